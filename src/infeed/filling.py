@@ -1,0 +1,239 @@
+"""One slot on its way: which steps it holds, which tasks are still out, and how batches come out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from infeed.errors import LayoutError
+from infeed.layout import Layout
+from infeed.plan import MicroBatches
+from infeed.recipe import Recipe, row_views
+from infeed.slots import Lease, Slot
+from infeed.tasks import Piece, Reply, Task
+from infeed.tensors import from_array, is_tensor, to_array
+from infeed.trees import LEAF, Tree, tree_map
+from infeed.wire import decode
+
+SMALL_FIELD = 8192
+
+
+@dataclass(slots=True)
+class Filling:
+    """A slot being filled, and what is known of it so far."""
+
+    epoch: int
+    first_step: int
+    steps: int
+    rows: int
+    slot: Slot
+    layout: int = -1
+    out: dict[int, Task] = field(default_factory=dict)
+    replies: list[tuple[Task, Reply]] = field(default_factory=list)
+    errors: dict[int, BaseException] = field(default_factory=dict)
+    abandoned: bool = False
+    learning: bool = False
+    ended: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether all its tasks have answered."""
+        return not self.out and not self.learning
+
+
+class Delivery:
+    """Hands out the batches of a filled slot, one step after the other.
+
+    The arrays look into the slot and keep its lease; the lease ends with the last of them. Small fields are copied
+    out, so that a kept label does not hold a whole slot.
+    """
+
+    def __init__(self, filling: Filling, recipe: Recipe, layout: Layout | None, *, copy: bool):
+        self.filling = filling
+        self.step = 0
+        self._recipe = recipe
+        self._layout = layout
+        self._copy = copy
+        self._decoded: dict[int, Any] = {}
+        memory = Lease(filling.slot).memory()
+        in_place = all(reply.in_place for _, reply in filling.replies)
+        self._batches: Iterator[Any]
+        if in_place and layout is not None:
+            self._batches = self._views(memory, layout)
+        else:
+            self._batches = self._pieces(memory, layout)
+
+    @property
+    def left(self) -> int:
+        """How many steps are still to come."""
+        return self.filling.steps - self.step
+
+    def next(self) -> Any:
+        """The next step's batch, or the exception that took its place."""
+        step, self.step = self.step, self.step + 1
+        error = self.filling.errors.get(step)
+        if error is not None:
+            raise error
+        batch = next(self._batches) if not self.filling.errors else self._seek(step)
+        return tree_map(own, batch) if self._copy else batch
+
+    def _seek(self, step: int) -> Any:
+        """With failed steps among them, batches are made one by one."""
+        memory = Lease(self.filling.slot).memory()
+        return self._step_batch(memory, step, self._layout)
+
+    def _bounds(self, step: int) -> tuple[int, int]:
+        size = self._recipe.plan.rows_per_step
+        return step * size, min((step + 1) * size, self.filling.rows)
+
+    def _views(self, memory: NDArray[np.uint8], layout: Layout) -> Iterator[Any]:
+        """The fast way: slices of the slot."""
+        filling = self.filling
+        columns: list[Any] = _light(row_views(memory, filling.rows, layout))
+        if layout.has_objects:
+            for place, column in zip(_object_places(layout), self._objects(memory, layout), strict=True):
+                columns[place] = column
+        del memory
+        size, rows = self._recipe.plan.rows_per_step, filling.rows
+        if filling.steps == 1:
+            first, columns = columns, []
+            yield layout.batch(first)
+            return
+        for low in range(0, rows, size):
+            leaves = [column[low : low + size] for column in columns]
+            if low + size >= rows:
+                columns = []
+            yield layout.batch(leaves)
+            del leaves
+
+    def _objects(self, memory: NDArray[np.uint8], layout: Layout) -> list[list[Any]]:
+        """The columns of objects, which came beside the slot, in the order of the rows."""
+        joined: list[list[Any]] = [[] for _ in _object_places(layout)]
+        for task, reply in sorted(self.filling.replies, key=lambda pair: pair[0].low):
+            for column, part in zip(joined, self._value(task, reply, memory), strict=True):
+                column.extend(part)
+        return joined
+
+    def _value(self, task: Task, reply: Reply, memory: NDArray[np.uint8]) -> Any:
+        """What came beside the rows; decoded once, though several steps may be cut from it."""
+        if reply.value is not None or reply.where is None:
+            return reply.value
+        if task.id not in self._decoded:
+            self._decoded[task.id] = decode(reply.where, memory[task.region[0] : task.region[1]])
+        return self._decoded[task.id]
+
+    def _pieces(self, memory: NDArray[np.uint8], layout: Layout | None) -> Iterator[Any]:
+        for step in range(self.filling.steps):
+            yield self._step_batch(memory, step, layout)
+
+    def _step_batch(self, memory: NDArray[np.uint8], step: int, layout: Layout | None) -> Any:
+        """One step out of parts that came in different ways."""
+        low, high = self._bounds(step)
+        parts: list[Piece] = []
+        for task, reply in self.filling.replies:
+            if task.high <= low or task.low >= high:
+                continue
+            if reply.in_place:
+                assert layout is not None
+                parts.append(
+                    self._slice(task, reply, memory, layout, max(low, task.low), min(high, task.high))
+                )
+            else:
+                pieces = self._value(task, reply, memory)
+                parts.extend(piece for piece in pieces if piece.low < high and piece.high > low)
+        return join(sorted(parts, key=lambda piece: piece.low), self._recipe)
+
+    def _slice(
+        self, task: Task, reply: Reply, memory: NDArray[np.uint8], layout: Layout, low: int, high: int
+    ) -> Piece:
+        columns: list[Any] = [
+            None if view is None else view[low:high] for view in row_views(memory, self.filling.rows, layout)
+        ]
+        if layout.has_objects:
+            values = self._value(task, reply, memory)
+            for place, column in zip(_object_places(layout), values, strict=True):
+                columns[place] = column[low - task.low : high - task.low]
+        return Piece(low, high, layout.batch(columns))
+
+
+def join(parts: Sequence[Piece], recipe: Recipe) -> Any:
+    """One batch out of its parts: rows put together where that is possible, else micro-batches side by side."""
+    if len(parts) == 1 and (not recipe.whole_batches or recipe.plan.micro_batches_per_step == 1):
+        return parts[0].batch
+    if not recipe.rowwise:
+        return MicroBatches(part.batch for part in parts)
+    if not recipe.whole_batches:
+        return join_rows([part.batch for part in parts])
+    layouts = {Layout.of_batch(part.batch, part.high - part.low) for part in parts}
+    if len(layouts) > 1 or None in layouts:
+        return MicroBatches(part.batch for part in parts)
+    return join_rows([part.batch for part in parts])
+
+
+def join_rows(batches: Sequence[Any]) -> Any:
+    """Batches of one structure, dtype and row shape put end to end.
+
+    >>> join_rows([{"x": np.array([1]), "name": ["a"]}, {"x": np.array([2]), "name": ["b"]}])
+    {'x': array([1, 2]), 'name': ['a', 'b']}
+    """
+    tree = _batch_tree(batches[0])
+    leaves = []
+    for name, column in zip(tree.names, tree.columns(batches), strict=True):
+        if isinstance(column[0], list):
+            leaves.append([value for part in column for value in part])
+            continue
+        arrays = [to_array(part) if is_tensor(part) else np.asarray(part) for part in column]
+        kinds = {(array.dtype, array.shape[1:]) for array in arrays}  # type: ignore[union-attr]
+        if len(kinds) > 1:
+            shown = " and ".join(f"{dtype}{list(shape)}" for dtype, shape in sorted(kinds, key=str))
+            raise LayoutError(
+                f"field {name!r} has rows of {shown} in one batch; "
+                'use collate="pad", "concat" or "list", or make them equal with a map'
+            )
+        joined = np.concatenate(arrays)  # type: ignore[arg-type]
+        leaves.append(from_array(joined) if is_tensor(column[0]) else joined)
+    return tree.build(leaves)
+
+
+def _batch_tree(batch: Any) -> Tree:
+    """The tree of a batch whose lists are columns of objects, not containers."""
+    return _without_columns(Tree.of(batch), batch)
+
+
+def _without_columns(tree: Tree, batch: Any) -> Tree:
+    if tree.kind == "leaf":
+        return tree
+    if tree.kind == "list" and not all(
+        isinstance(item, np.ndarray | dict | tuple | list) or is_tensor(item) for item in batch
+    ):
+        return LEAF
+    if tree.kind == "dict":
+        parts: Sequence[Any] = list(batch.values())
+    else:
+        parts = [getattr(batch, key) for key in tree.keys] if tree.kind == "dataclass" else batch
+    children = tuple(map(_without_columns, tree.children, parts))
+    return Tree(tree.kind, tree.keys, children, tree.type)
+
+
+def _light(views: list[NDArray[Any] | None]) -> list[Any]:
+    """The views, with small fields copied out where a large one stands beside them."""
+    largest = max((view.nbytes for view in views if view is not None), default=0)
+    if largest <= SMALL_FIELD:
+        return list(views)
+    return [view.copy() if view is not None and view.nbytes <= SMALL_FIELD else view for view in views]
+
+
+def _object_places(layout: Layout) -> list[int]:
+    return [place for place, field in enumerate(layout.fields) if field.dtype is None]
+
+
+def own(leaf: Any) -> Any:
+    """A copy of an array or tensor that looks into a slot."""
+    if isinstance(leaf, np.ndarray):
+        return leaf.copy()
+    clone = getattr(leaf, "clone", None)
+    return clone() if clone is not None else leaf

@@ -1,0 +1,434 @@
+"""The chain a user writes: a source, an order, maps and filters, a batch. Immutable, lazy, printable.
+
+Stages that say which samples come when (take, shuffle, shard, ...) and stages that say what becomes of a sample (map,
+filter, ...) may be written in any order before `batch`: the randomness of a map belongs to the sample's final position.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from infeed.collate import Collate, Stack, as_collate
+from infeed.errors import PipelineError
+from infeed.fields import Rename, Select
+from infeed.order import (
+    BlockShuffled,
+    Chain,
+    Given,
+    Order,
+    Repeat,
+    Shard,
+    Shuffled,
+    Slice,
+    Subset,
+    Weighted,
+    as_seed,
+    balanced_weights,
+    fold_parts,
+    split_parts,
+)
+from infeed.plan import Last, Plan
+from infeed.recipe import Recipe
+from infeed.runner import Runner
+from infeed.sources import ArraysSource, IterableSource, Source, as_source, window
+from infeed.stages import Stage
+
+Seed = int | np.random.Generator | np.random.RandomState
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How samples are put together: the plan, what becomes of a short last step, and the collate."""
+
+    plan: Plan
+    last: Last
+    collate: Collate
+    fixed_shapes: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class Pipeline:
+    """A source and what is done with its samples.
+
+    >>> import infeed
+    >>> pipeline = infeed.arrays(x=np.arange(10)).shuffle(seed=7).batch(4)
+    >>> len(pipeline)
+    3
+    >>> print(pipeline)
+    arrays of 10 samples {x: int64[]}
+      .shuffle(seed=7)
+      .batch(4)
+      3 steps of 4 samples
+    """
+
+    source: Source | IterableSource
+    orders: tuple[Order, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    batching: Batching | None = None
+    batch_stages: tuple[Stage, ...] = ()
+    chosen_seed: int | None = None
+    written: tuple[str, ...] = ()
+
+    # -- which samples, and when
+
+    def take(self, count: int) -> Pipeline:
+        """The first `count` samples."""
+        return self._ordered(Slice(stop=_count("take", count)), f"take({count})")
+
+    def skip(self, count: int) -> Pipeline:
+        """All but the first `count` samples."""
+        return self._ordered(Slice(start=_count("skip", count)), f"skip({count})")
+
+    def subset(self, indices: Sequence[int]) -> Pipeline:
+        """The samples at these positions, in this order."""
+        return self._ordered(Subset(indices), f"subset({len(indices)} indices)")
+
+    def shard(self, index: int, count: int) -> Pipeline:
+        """The `index`-th of `count` disjoint shares."""
+        return self._ordered(Shard(index, count), f"shard({index}, {count})")
+
+    def repeat(self, times: int) -> Pipeline:
+        """The samples `times` over, as one epoch."""
+        return self._ordered(Repeat(times), f"repeat({times})")
+
+    def split(self, *parts: float | int, seed: Seed | None = None) -> tuple[Pipeline, ...]:
+        """Disjoint parts by share or by count; contiguous, or drawn at random with `seed`.
+
+        >>> import infeed
+        >>> train, test = infeed.arrays(np.arange(10)).split(0.8, 0.2, seed=1)
+        >>> len(train), len(test)
+        (8, 2)
+        """
+        number = None if seed is None else as_seed(seed)
+        orders = split_parts(self._samples("split"), parts, number)
+        shown = ", ".join(map(str, parts))
+        return tuple(
+            self._ordered(order, f"split({shown}, seed={number})[{place}]")
+            for place, order in enumerate(orders)
+        )
+
+    def folds(self, count: int, seed: Seed | None = None) -> list[tuple[Pipeline, Pipeline]]:
+        """`count` pairs of (training, validation) for cross-validation.
+
+        >>> import infeed
+        >>> [len(validation) for _, validation in infeed.arrays(np.arange(10)).folds(3)]
+        [4, 3, 3]
+        """
+        number = None if seed is None else as_seed(seed)
+        pairs = fold_parts(self._samples("folds"), count, number)
+        return [
+            (
+                self._ordered(train, f"folds({count})[{place}].train"),
+                self._ordered(validation, f"folds({count})[{place}].validation"),
+            )
+            for place, (train, validation) in enumerate(pairs)
+        ]
+
+    def shuffle(self, seed: Seed = 0, block: int | None = None) -> Pipeline:
+        """Another order each epoch, the same for the same seed and epoch.
+
+        `block=1000` keeps neighbours together: runs of 1000 samples are shuffled, and the samples within each run, for data
+        that is slow to read out of order.
+        """
+        number = as_seed(seed)
+        order: Order = Shuffled(number) if block is None else BlockShuffled(number, block)
+        text = f"shuffle(seed={number})" if block is None else f"shuffle(seed={number}, block={block})"
+        return replace(self._ordered(order, text), chosen_seed=self._seed_or(number))
+
+    def weighted(self, weights: Any, samples: int | None = None, seed: Seed = 0) -> Pipeline:
+        """Draw with replacement, sample i with probability proportional to `weights[i]`."""
+        number = as_seed(seed)
+        made = self._ordered(Weighted(weights, samples, number), f"weighted(seed={number})")
+        return replace(made, chosen_seed=self._seed_or(number))
+
+    def balanced(self, labels: Any, samples: int | None = None, seed: Seed = 0) -> Pipeline:
+        """Draw with replacement so that every class in `labels` is equally likely."""
+        number = as_seed(seed)
+        order = Weighted(balanced_weights(labels), samples, number)
+        return replace(self._ordered(order, f"balanced(seed={number})"), chosen_seed=self._seed_or(number))
+
+    def order(self, indices: Sequence[int] | Callable[[int], Sequence[int]]) -> Pipeline:
+        """Your own sequence of indices, or a function that gives one for each epoch."""
+        return self._ordered(Given(indices), "order(...)")
+
+    def seed(self, seed: Seed) -> Pipeline:
+        """The seed of the generators that maps are given, when it is not to be the shuffle's."""
+        number = as_seed(seed)
+        return replace(self, chosen_seed=number, written=(*self.written, f"seed({number})"))
+
+    # -- what becomes of a sample
+
+    def map(self, fn: Callable[..., Any], out: Any = None) -> Pipeline:
+        """Apply `fn(sample)`, or `fn(sample, rng)`, to every sample, in the workers.
+
+        A parameter named `rng` gets a numpy generator that belongs to this sample in this epoch. A parameter named `out` gets
+        arrays to write the result into, which `out=` declares: a tree of `(shape, dtype)`.
+        """
+        return self._staged(Stage.of("map", fn, out))
+
+    def filter(self, fn: Callable[..., Any]) -> Pipeline:
+        """Keep the samples for which `fn(sample)` is true. The pipeline then has no `len`."""
+        return self._staged(Stage.of("filter", fn))
+
+    def select(self, *names: str) -> Pipeline:
+        """Only these fields of dict samples."""
+        if not names:
+            raise PipelineError("select() needs the name of at least one field")
+        return self._fields(Select(names), f"select({', '.join(names)})")
+
+    def rename(self, **new_names: str) -> Pipeline:
+        """Other names for fields: `rename(old="new")`."""
+        return self._fields(Rename(tuple(new_names.items())), f"rename({new_names})")
+
+    def window(self, size: int, stride: int = 1) -> Pipeline:
+        """Runs of `size` samples that follow each other, `stride` apart, each as one sample."""
+        made = window(self.as_source(), size, stride)
+        return Pipeline(made, chosen_seed=self.chosen_seed, written=(f"window({size}, stride={stride})",))
+
+    # -- batches
+
+    def batch(
+        self,
+        size: int | Plan,
+        *,
+        drop_last: bool = False,
+        last: Last | None = None,
+        collate: str | Collate | Callable[[builtins.list[Any]], Any] = "stack",
+        fixed_shapes: bool = False,
+    ) -> Pipeline:
+        """Put samples together, `size` at a time, or a whole step of a `Plan`.
+
+        `last` says what becomes of a short last step: `"keep"`, `"drop"` (also `drop_last=True`), or `"wrap"`. `collate` is
+        `"stack"`, `"pad"`, `"concat"`, `"list"`, one of the collate objects, or your function of a list of samples.
+        `fixed_shapes=True` makes a sample of another shape than the first an error.
+        """
+        self._not_batched("batch")
+        plan = size if isinstance(size, Plan) else Plan(size)
+        if drop_last and last not in (None, "drop"):
+            raise PipelineError(f"drop_last=True and last={last!r} contradict each other")
+        chosen: Last = "drop" if drop_last else last or "keep"
+        made_by = as_collate(collate)
+        extras = [f"last={chosen!r}"] if chosen != "keep" else []
+        extras += [] if isinstance(made_by, Stack) else [f"collate={made_by!r}"]
+        extras += ["fixed_shapes=True"] if fixed_shapes else []
+        text = f"batch({', '.join([str(size), *extras])})"
+        batching = Batching(plan, chosen, made_by, fixed_shapes)
+        made = replace(self, batching=batching, written=(*self.written, text))
+        made._check_plan()
+        return made
+
+    def map_batch(self, fn: Callable[..., Any]) -> Pipeline:
+        """Apply `fn(batch)`, or `fn(batch, rng)`, to every micro-batch, in the workers."""
+        if self.batching is None:
+            raise PipelineError(
+                ".map_batch() comes after .batch(); before it there are only samples, see .map()"
+            )
+        stage = Stage.of("map_batch", fn)
+        return replace(self, batch_stages=(*self.batch_stages, stage), written=(*self.written, repr(stage)))
+
+    # -- looking
+
+    @property
+    def scanned(self) -> bool:
+        """Whether its length can only be found by going through it: filters and iterables."""
+        return isinstance(self.source, IterableSource) or any(s.kind == "filter" for s in self.stages)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan; a `PipelineError` before `.batch()`."""
+        return self._batching().plan
+
+    @property
+    def random_seed(self) -> int:
+        """The seed that maps' generators are keyed by: chosen, or the first shuffle's, or 0."""
+        return 0 if self.chosen_seed is None else self.chosen_seed
+
+    def chain(self) -> Chain:
+        """From positions of an epoch to indices of the source."""
+        if isinstance(self.source, IterableSource):
+            return Chain((), 0)
+        return Chain(self.orders, len(self.source))
+
+    def __len__(self) -> int:
+        """Steps of an epoch; before `.batch()`, samples."""
+        count = self._samples("len()")
+        if any(stage.kind == "filter" for stage in self.stages):
+            raise TypeError("a filtered pipeline has no len: how many samples remain is known at its end")
+        return count if self.batching is None else self.batching.plan.steps(count, self.batching.last)
+
+    def __getitem__(self, position: int) -> Any:
+        """One sample as epoch 0 has it, to look at; before `.batch()`."""
+        self._not_batched("[...]")
+        source = self.as_source()
+        return source[position]
+
+    def __iter__(self) -> Iterator[Any]:
+        """All samples as epoch 0 has them; before `.batch()`. Training loops use a `Loader`."""
+        if self.batching is not None:
+            raise TypeError("a pipeline is a description; iterate over infeed.Loader(pipeline)")
+        return iter(self.as_source())
+
+    def recipe(self, on_error: str = "raise") -> Recipe:
+        """All that workers need to know."""
+        batching = self._batching()
+        size = 0 if isinstance(self.source, IterableSource) else self.chain().size
+        return Recipe(
+            self.source,
+            self.stages,
+            batching.collate,
+            self.batch_stages,
+            batching.plan,
+            size,
+            batching.last,
+            self.random_seed,
+            on_error,
+            batching.fixed_shapes,
+        )
+
+    def as_source(self) -> Source:
+        """The samples of this pipeline as a source for another one."""
+        self._not_batched("as_source()")
+        if isinstance(self.source, IterableSource) or self.scanned:
+            raise PipelineError(
+                "an iterable or filtered pipeline has no random access, so it cannot be a source"
+            )
+        if not self.orders and not self.stages:
+            return self.source
+        return PipelineSource(self)
+
+    def __repr__(self) -> str:
+        lines = [_describe(self.source), *(f"  .{text}" for text in self.written)]
+        if self.batching is not None:
+            plan = self.batching.plan
+            steps = "an unknown number of" if self.scanned else str(len(self))
+            lines.append(f"  {steps} steps of {plan.rows_per_step} samples")
+        return "\n".join(lines)
+
+    # -- within
+
+    def _seed_or(self, number: int) -> int:
+        return number if self.chosen_seed is None else self.chosen_seed
+
+    def _batching(self) -> Batching:
+        if self.batching is None:
+            raise PipelineError("the pipeline has no .batch(); add for instance .batch(64)")
+        return self.batching
+
+    def _not_batched(self, what: str) -> None:
+        if self.batching is not None:
+            raise PipelineError(
+                f"{what} is for samples, and this pipeline is batched already; put it before .batch()"
+            )
+
+    def _samples(self, what: str) -> int:
+        if isinstance(self.source, IterableSource):
+            raise TypeError(f"{what}: data without random access has no length that is known beforehand")
+        return self.chain().size
+
+    def _ordered(self, order: Order, text: str) -> Pipeline:
+        self._not_batched(text)
+        if isinstance(self.source, IterableSource):
+            raise PipelineError(f".{text} needs random access, which an iterable does not have")
+        if any(stage.kind == "filter" for stage in self.stages):
+            raise PipelineError(
+                f".{text} after .filter() would need the length of what remains; put it before"
+            )
+        made = replace(self, orders=(*self.orders, order), written=(*self.written, text))
+        made.chain()  # says at once what does not fit
+        return made
+
+    def _staged(self, stage: Stage) -> Pipeline:
+        self._not_batched(repr(stage))
+        if self.stages and self.stages[-1].out is not None:
+            raise PipelineError("a map with out= writes into the batch itself, so it must be the last one")
+        return replace(self, stages=(*self.stages, stage), written=(*self.written, repr(stage)))
+
+    def _fields(self, change: Select | Rename, text: str) -> Pipeline:
+        """On plain arrays the columns themselves are chosen; elsewhere it is a map like any other."""
+        self._not_batched(text)
+        if isinstance(self.source, ArraysSource) and not self.stages:
+            return replace(self, source=change.of_arrays(self.source), written=(*self.written, text))
+        return replace(self._staged(Stage("map", change, text)), written=(*self.written, text))
+
+    def _check_plan(self) -> None:
+        batching = self._batching()
+        if not self.scanned:
+            batching.plan.check(self.chain().size, batching.last)
+        elif batching.last == "wrap":
+            raise PipelineError("last='wrap' needs to know the length beforehand; use 'keep' or 'drop' here")
+        elif batching.last == "keep" and not batching.plan.is_contiguous:
+            raise PipelineError(
+                "the number of samples is not known beforehand, so last='keep' could give replicas unequal steps; "
+                "use drop_last=True"
+            )
+
+
+class PipelineSource(Source):
+    """A pipeline as a source: its order and its maps, sample by sample."""
+
+    def __init__(self, pipeline: Pipeline):
+        self.pipeline = replace(pipeline, batching=Batching(Plan(1), "keep", Stack()))
+        self._chain = pipeline.chain()
+        self._own = threading.local()  # a runner has one generator, which threads must not share
+
+    def __len__(self) -> int:
+        return self._chain.size
+
+    def fetch(self, indices: Any, epoch: int) -> builtins.list[Any]:
+        """The samples at these positions of the pipeline."""
+        runner: Runner | None = getattr(self._own, "runner", None)
+        if runner is None:
+            runner = self._own.runner = Runner(self.pipeline.recipe(), "inline")
+        return runner.samples_at(self._chain.at(np.asarray(indices), epoch), indices.tolist(), epoch)
+
+    @property
+    def fields(self) -> str:
+        """What is known of the source's fields, where no map changes them."""
+        return "" if self.pipeline.stages else getattr(self.pipeline.source, "fields", "")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_own"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._own = threading.local()
+
+
+def _count(what: str, count: int) -> int:
+    if not isinstance(count, int | np.integer) or count < 0:
+        raise PipelineError(f".{what}() takes a number of samples, not {count!r}")
+    return int(count)
+
+
+def _describe(source: Source | IterableSource) -> str:
+    if isinstance(source, IterableSource):
+        return f"iterable in {len(source.shards)} shard{'s' * (len(source.shards) > 1)}"
+    kind = type(source).__name__.removesuffix("Source").lower()
+    fields = f" {source.fields}" if source.fields else ""
+    return f"{kind} of {len(source)} samples{fields}"
+
+
+def as_pipeline(data: Any) -> Pipeline:
+    """A pipeline as it is; anything else that can be a source as a pipeline.
+
+    >>> len(as_pipeline(np.zeros((3, 2))))
+    3
+    """
+    return data if isinstance(data, Pipeline) else Pipeline(as_source(data))
+
+
+def pipelines(data: Iterable[Any]) -> builtins.list[Source]:
+    """Several of them as sources, for zip, concat and choose."""
+    sources = []
+    for item in data:
+        source = item.as_source() if isinstance(item, Pipeline) else as_source(item)
+        if isinstance(source, IterableSource):
+            raise PipelineError("zip, concat and choose need random access, which an iterable does not have")
+        sources.append(source)
+    return sources

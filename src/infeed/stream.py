@@ -1,0 +1,488 @@
+"""Keeps slots filling ahead of the consumer and hands their batches over in order.
+
+    schedule: cut the stream into slots, slots into tasks       replied: note what came, schedule more
+    [ step 7 ][ step 8 ][ steps 9..24 ] ...  ->  crew  ->  [ ready ][ ready ][ ... ]  ->  next()
+
+A slot holds one step, or several small ones, because a hand-over between threads or processes costs more than a small
+batch; a large step is filled by several workers together. Which steps share a slot and who fills it never changes a
+batch. All methods are called with the crew's lock held.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from infeed.errors import OutOfMemory
+from infeed.filling import Delivery, Filling, own
+from infeed.layout import Layout, aligned
+from infeed.order import Chain
+from infeed.randomness import mix
+from infeed.recipe import INDEX_BYTES, Recipe, index_view, row_views, slot_bytes
+from infeed.slots import Arena, Slot, free_memory
+from infeed.slots.segments import megabytes
+from infeed.tasks import BadRow, Piece, Reply, Task
+from infeed.trees import tree_map
+from infeed.wire import decode
+from infeed.workers.crew import Crew
+
+LEARN_ROWS = 4
+LEARN_BYTES = 1 << 18
+TASK_SECONDS = 0.002
+GROUP_SECONDS = 0.001
+GROUP_BYTES = 1 << 21
+GROUP_STEPS = 32
+ATTEMPTS = 32
+
+_numbers = itertools.count()
+_task_ids = itertools.count()
+
+
+@dataclass
+class Settings:
+    """What the user may set about how far ahead to work."""
+
+    prefetch: int | None = None
+    memory_limit: int | None = None
+    in_order: bool = True
+
+
+class Counters:
+    """Sums over all replies, for statistics and for cutting tasks."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+        self.rows = 0
+        self.seconds = 0.0
+        self.cpu = 0.0
+        self.general = 0
+        self.per_row = 0.0
+
+    def add(self, rows: int, reply: Reply) -> None:
+        """Count one reply; recent ones weigh more in `per_row`."""
+        self.tasks += 1
+        self.rows += rows
+        self.seconds += reply.seconds
+        self.cpu += reply.cpu
+        self.general += not reply.in_place
+        if rows:
+            now = reply.seconds / rows
+            self.per_row = now if not self.per_row else 0.8 * self.per_row + 0.2 * now
+
+
+class StreamBase:
+    """What every stream has: an arena, layouts, and the fillings on their way in order."""
+
+    def __init__(self, crew: Crew, recipe: Recipe, settings: Settings):
+        self.number = next(_numbers)
+        self.crew = crew
+        self.recipe = recipe
+        self.settings = settings
+        self.arena = Arena(shared=crew.shared)
+        self.layouts: dict[int, Layout] = {}
+        self.counters = Counters()
+        self.bad_samples: list[tuple[int, BadRow]] = []
+        self.copied = 0
+        self._fillings: deque[Filling] = deque()
+        self._limbo: set[int] = set()
+        self._payload_per_row = 0.0
+        self._by_task: dict[int, Filling] = {}
+        self._error: BaseException | None = None
+        self._limit = settings.memory_limit or max(free_memory() // 3, 1 << 26)
+
+    def lost(self, error: BaseException) -> None:
+        """The crew can do no more: everyone who waits is told."""
+        self._error = error
+
+    def staged(self, task: Task) -> tuple[Any, ...]:
+        """Only scanned streams stage samples."""
+        return ()
+
+    def _submit(self, filling: Filling, task: Task) -> None:
+        filling.out[task.id] = task
+        self._by_task[task.id] = filling
+        self.crew.submit(task)
+
+    def _slot(self, nbytes: int) -> Slot | None:
+        """A free slot of at least this size, or a new one while the limit allows; else None."""
+        self.arena.wanted = max(self.arena.wanted, nbytes)
+        slot = self.arena.take()
+        gone = self.arena.retired()
+        if gone:
+            self.crew.retire(self, gone)
+        if slot is not None:
+            return slot
+        if self.arena.slots and self.arena.nbytes + self.arena.wanted > self._limit:
+            return None
+        if self.arena.wanted > self._limit:
+            raise OutOfMemory(
+                f"one slot needs {megabytes(self.arena.wanted)}, more than the limit of {megabytes(self._limit)}; "
+                "use smaller steps, or raise memory_limit"
+            )
+        try:
+            return self.arena.new(self.arena.wanted)
+        except OutOfMemory:
+            if self._fillings:
+                return None  # go on with the slots there are
+            raise
+
+    def _abandon(self) -> None:
+        """Drop all fillings. Slots with tasks still in hand come free when these answer."""
+        for task in self.crew.cancel(self):
+            filling = self._by_task.pop(task.id, None)
+            if filling is not None:
+                filling.out.pop(task.id, None)
+        for filling in self._fillings:
+            filling.abandoned = True
+            if not filling.out:
+                filling.slot.release()
+        self._fillings.clear()
+
+    def close(self) -> None:
+        """Let go of everything; batches the user still holds stay valid."""
+        self._abandon()
+        self.crew.leave(self)
+        self.arena.close()
+
+    def _copy_out(self) -> bool:
+        """Whether the user keeps so many batches that this one must be a copy: the arena is at its limit."""
+        full = self.arena.nbytes + self.arena.wanted > self._limit
+        at_hand = sum(1 for filling in self._fillings)
+        copy = full and at_hand < 2
+        self.copied += copy
+        return copy
+
+
+class Stream(StreamBase):
+    """The stream of a pipeline whose every step can be computed from its number."""
+
+    def __init__(self, crew: Crew, recipe: Recipe, chain: Chain, settings: Settings):
+        super().__init__(crew, recipe, settings)
+        self.chain = chain
+        self.steps = recipe.plan.steps(recipe.size, recipe.last)
+        self._next = (0, 0)
+        self._version = -1
+        self._general = False
+        self._adopted: Reply | None = None
+        self._delivery: Delivery | None = None
+        layout = recipe.known_layout()
+        if layout is not None:
+            self._learned(layout)
+        crew.join(self)
+
+    # -- what the loader calls
+
+    def restart(self, epoch: int, step: int, adopted: Reply | None = None) -> None:
+        """Begin anew at a step. `adopted` is the reply to a learning task that was done elsewhere."""
+        self._abandon()
+        self._delivery = None
+        self._next = (epoch, step)
+        self._adopted = adopted
+        self.schedule()
+
+    @property
+    def at(self) -> tuple[int, int]:
+        """Epoch and step of the batch that `next` would give."""
+        if self._delivery is not None and self._delivery.left:
+            filling = self._delivery.filling
+            return filling.epoch, filling.first_step + self._delivery.step
+        if self._fillings:
+            return self._fillings[0].epoch, self._fillings[0].first_step
+        return self._next
+
+    @property
+    def ready_steps(self) -> int:
+        """Steps that could be had at once."""
+        ready = 0 if self._delivery is None else self._delivery.left
+        for filling in self._fillings:
+            if not filling.ready:
+                break
+            ready += filling.steps
+        return ready
+
+    def ready(self) -> bool:
+        """Whether `next` would return at once."""
+        if self._error is not None or (self._delivery is not None and self._delivery.left):
+            return True
+        if not self.settings.in_order:
+            self._promote()
+        return bool(self._fillings) and self._fillings[0].ready
+
+    def _promote(self) -> None:
+        """Out of order: bring a filled slot of the same epoch to the front."""
+        if self._fillings and not self._fillings[0].ready:
+            epoch = self._fillings[0].epoch
+            for place, filling in enumerate(self._fillings):
+                if filling.ready and filling.epoch == epoch:
+                    del self._fillings[place]
+                    self._fillings.appendleft(filling)
+                    return
+
+    def next(self) -> Any:
+        """The next batch; only when `ready()`. Raises what went wrong with this step."""
+        if self._delivery is None or not self._delivery.left:
+            self._delivery = None
+            if self._error is not None:
+                raise self._error
+            filling = self._fillings.popleft()
+            layout = self.layouts.get(filling.layout)
+            self._delivery = Delivery(filling, self.recipe, layout, copy=self._copy_out())
+            self.schedule()
+        delivery = self._delivery
+        if delivery.left == 1:
+            self._delivery = None
+        return delivery.next()
+
+    # -- scheduling
+
+    def schedule(self) -> None:
+        """Begin to fill more slots while there is room ahead."""
+        while self._error is None and self._room():
+            if not self._begin():
+                break
+
+    def _room(self) -> bool:
+        if self._version < 0 and not self._general:
+            return not self._fillings
+        return sum(filling.steps for filling in self._fillings) + self._group() <= self._ahead()
+
+    def _ahead(self) -> int:
+        """How many steps to keep filling or filled."""
+        group = self._group()
+        if self.settings.prefetch is not None:
+            return max(self.settings.prefetch, group)
+        if not self.crew.size:
+            return group
+        slots = 3 if self._parts() >= self.crew.size else 2 * self.crew.size + 1
+        return slots * group
+
+    def _group(self) -> int:
+        """How many steps share a slot."""
+        if self._version < 0 and not self._general:
+            return 1
+        seconds = self._step_seconds()
+        nbytes = max(1, slot_bytes(self.recipe.plan.rows_per_step, self._layout(), self._payload(1)))
+        group = min(int(GROUP_SECONDS / max(seconds, 1e-7)), GROUP_BYTES // nbytes, GROUP_STEPS, self.steps)
+        if self.settings.prefetch is not None:
+            group = min(group, max(1, self.settings.prefetch // 2))
+        return max(1, group)
+
+    def _step_seconds(self) -> float:
+        rows = self.recipe.plan.rows_per_step
+        if self.counters.per_row:
+            return rows * self.counters.per_row
+        layout = self._layout()
+        return rows * 1e-7 + (layout.nbytes(rows) / 5e9 if layout else 0.0)
+
+    def _parts(self) -> int:
+        """Into how many tasks a slot of one step is cut."""
+        if not self.crew.size:
+            return 1
+        rows = self.recipe.plan.rows_per_step
+        unit = self.recipe.plan.micro_batch if self.recipe.whole_batches else 1
+        wanted = int(self._step_seconds() / TASK_SECONDS)
+        return max(1, min(wanted, 4 * self.crew.size, rows // unit))
+
+    def _layout(self) -> Layout | None:
+        return self.layouts.get(self._version)
+
+    def _payload(self, steps: int) -> int:
+        """Bytes for what has no row in the slot, from what was seen so far."""
+        rows = steps * self.recipe.plan.rows_per_step
+        least = 4096 if self._general or (self._layout() and self._layout().has_objects) else 0  # type: ignore[union-attr]
+        return max(least, int(rows * self._payload_per_row * 1.25) + least)
+
+    def _begin(self) -> bool:
+        """Take a slot for the next steps and send out its tasks; False if there is no slot."""
+        epoch, step = self._next
+        if step >= self.steps:
+            epoch, step = epoch + 1, 0
+        learning = self._version < 0 and not self._general
+        steps = min(self._group(), self.steps - step)
+        plan, size, last = self.recipe.plan, self.recipe.size, self.recipe.last
+        rows = plan.rows_per_step * (steps - 1) + plan.rows(step + steps - 1, size, last)
+        full = plan.rows_per_step * self._group()
+        payload = LEARN_BYTES if learning else self._payload(self._group())
+        slot = self._slot(slot_bytes(max(rows, full), self._layout(), payload))
+        if slot is None:
+            return False
+        filling = Filling(epoch, step, steps, rows, slot, self._version)
+        self._write_indices(filling)
+        self._fillings.append(filling)
+        self._next = (epoch, step + steps)
+        if learning:
+            filling.learning = True
+            self._learn(filling)
+        else:
+            self._cut(filling, 0)
+        return True
+
+    def _write_indices(self, filling: Filling) -> None:
+        plan = self.recipe.plan
+        if plan.is_contiguous:
+            start = filling.first_step * plan.samples_per_step
+            indices = self.chain.range(start, start + filling.rows, filling.epoch)
+        else:
+            positions = self.recipe.positions(filling.first_step, 0, filling.rows)
+            indices = self.chain.at(positions, filling.epoch)
+        index_view(filling.slot.segment.memory, filling.rows)[:] = indices
+
+    def _learn(self, filling: Filling) -> None:
+        """A first, small task, whose result shows the layout; no sample is made twice for it."""
+        if self.recipe.whole_batches:
+            high = self.recipe.units(filling.first_step, 0, filling.rows)[0][1]
+        else:
+            high = min(LEARN_ROWS, filling.rows)
+        task = self._task(filling, 0, high, aligned(filling.rows * INDEX_BYTES), filling.slot.nbytes)
+        if self._adopted is None:
+            self._submit(filling, task)
+            return
+        reply, self._adopted = self._adopted, None
+        filling.out[task.id] = task
+        self._by_task[task.id] = filling
+        self.replied(task, reply)
+
+    def _task(self, filling: Filling, low: int, high: int, start: int, end: int) -> Task:
+        return Task(
+            next(_task_ids),
+            self.number,
+            "fill",
+            filling.epoch,
+            filling.slot.number,
+            low,
+            high,
+            rows=filling.rows,
+            first_step=filling.first_step,
+            layout=filling.layout,
+            region=(start, end),
+        )
+
+    def _cut(self, filling: Filling, low: int) -> None:
+        """Send out tasks for the rows from `low` on."""
+        if filling.steps > 1 or low >= filling.rows:
+            bounds = [(low, filling.rows)] if low < filling.rows else []
+        else:
+            unit = self.recipe.plan.micro_batch if self.recipe.whole_batches else 1
+            units = -(-(filling.rows - low) // unit)
+            parts = min(self._parts(), units)
+            edges = [min(low + unit * (units * part // parts), filling.rows) for part in range(parts + 1)]
+            bounds = list(itertools.pairwise(edges))
+        start = slot_bytes(filling.rows, self.layouts.get(filling.layout), 0)
+        room = filling.slot.nbytes - start
+        for first, last in bounds:
+            left = start + room * (first - low) // max(1, filling.rows - low) // 64 * 64
+            right = start + room * (last - low) // max(1, filling.rows - low) // 64 * 64
+            self._submit(filling, self._task(filling, first, last, left, right))
+
+    # -- replies
+
+    def replied(self, task: Task, reply: Reply) -> None:
+        """A task has been done, or has failed."""
+        filling = self._by_task.pop(task.id, None)
+        if filling is None:
+            return
+        del filling.out[task.id]
+        if filling.abandoned:
+            if not filling.out:
+                filling.slot.release()
+            return
+        if reply.status == "bad":
+            self._replace(filling, task, reply.value)
+        elif reply.status == "failed":
+            self._failed(filling, task, reply)
+        else:
+            self._done(filling, task, reply)
+        self.schedule()
+
+    def _done(self, filling: Filling, task: Task, reply: Reply) -> None:
+        self.counters.add(task.high - task.low, reply)
+        if reply.where is not None:
+            per_row = (reply.where.total + 256) / max(1, task.high - task.low)
+            self._payload_per_row = max(self._payload_per_row, per_row)
+        if filling.learning:
+            self._first(filling, task, reply)
+        else:
+            filling.replies.append((task, reply))
+
+    def _failed(self, filling: Filling, task: Task, reply: Reply) -> None:
+        size = self.recipe.plan.rows_per_step
+        first, last = task.low // size, (task.high - 1) // size
+        if first == last:
+            filling.learning = False
+            filling.errors[first] = reply.value
+            if filling.layout < 0 and not self._general:
+                self._drop_rest(filling)
+            return
+        for step in range(first, last + 1):  # the other steps of the slot are not to suffer
+            low, high = max(task.low, step * size), min(task.high, (step + 1) * size)
+            self._submit(filling, self._task(filling, low, high, *task.region))
+
+    def _drop_rest(self, filling: Filling) -> None:
+        """A failed learning task: this step fails, and the next filling learns."""
+        filling.replies.clear()
+
+    def _first(self, filling: Filling, task: Task, reply: Reply) -> None:
+        """The learning task's result: fix the layout, move its rows into a proper slot, go on with the rest."""
+        layout = reply.layout
+        if layout is not None and (layout.has_arrays or self.recipe.rowwise):
+            self._learned(layout)
+        else:
+            self._general = True
+        value = reply.value
+        if value is None:
+            assert reply.where is not None
+            value = decode(reply.where, filling.slot.segment.memory[task.region[0] : task.region[1]])
+        piece: Piece = value[0]
+        old, rows = filling.slot, filling.rows
+        payload = self._payload(1) + (old.nbytes if self._general else 0)
+        slot = self._slot(slot_bytes(rows, self._layout(), payload))
+        if slot is None:
+            slot = self.arena.new(slot_bytes(rows, self._layout(), payload))
+        filling.slot, filling.layout, filling.learning = slot, self._version, False
+        self._write_indices(filling)
+        kept = Reply(task.id, "done", [piece])
+        if self._version >= 0:
+            kept = _rows_into(slot, rows, self.layouts[self._version], piece, task.id)
+        else:
+            kept.value = [Piece(piece.low, piece.high, tree_map(own, piece.batch))]
+        old.release()
+        filling.replies.append((task, kept))
+        self._cut(filling, task.high)
+
+    def _learned(self, layout: Layout) -> None:
+        self._version += 1
+        self.layouts[self._version] = layout
+
+    def _replace(self, filling: Filling, task: Task, bad: list[BadRow]) -> None:
+        """Give bad rows another sample, the same one in every run, and do the task again."""
+        memory = index_view(filling.slot.segment.memory, filling.rows)
+        for row in bad:
+            attempt = task.replaced.get(row.row, 0) + 1
+            if attempt == 1:
+                self.bad_samples.append((filling.epoch, row))
+            if attempt > ATTEMPTS:
+                row.error.add_note(f"and {ATTEMPTS} substitutes for it failed as well")
+                self._failed(filling, task, Reply(task.id, "failed", row.error))
+                return
+            task.replaced[row.row] = attempt
+            place = mix(self.recipe.seed, filling.epoch, row.position, attempt) % self.recipe.size
+            memory[row.row] = self.chain.at(np.array([place], np.int64), filling.epoch)[0]
+        again = self._task(filling, task.low, task.high, *task.region)
+        again.replaced = task.replaced
+        self._submit(filling, again)
+
+
+def _rows_into(slot: Slot, rows: int, layout: Layout, piece: Piece, task: int) -> Reply:
+    """Write the learning task's batch into the first rows of its slot."""
+    views = row_views(slot.segment.memory, rows, layout)
+    objects = []
+    for leaf, view in zip(layout.tree.leaves(piece.batch), views, strict=True):
+        if view is None:
+            objects.append(leaf)
+        else:
+            view[piece.low : piece.high] = np.asarray(leaf)
+    return Reply(task, "done", objects or None, in_place=True)

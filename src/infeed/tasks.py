@@ -1,0 +1,80 @@
+"""A task: fill these rows of this slot with these samples. Doing it twice does no harm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from infeed.layout import Layout
+from infeed.wire import Encoded
+
+
+@dataclass(slots=True)
+class Task:
+    """What a worker is asked for.
+
+    `kind` is `"fill"` (samples by index into rows of a slot), `"sift"` (maps and filters over a run of positions;
+    the survivors are staged), `"read"` (the next samples of a shard of an iterable, staged) or `"assemble"`
+    (staged samples into a batch).
+    """
+
+    id: int
+    job: int
+    kind: Literal["fill", "sift", "read", "assemble"]
+    epoch: int
+    slot: int
+    low: int
+    high: int
+    rows: int = 0
+    first_step: int = 0
+    layout: int = -1
+    region: tuple[int, int] = (0, 0)
+    careful: bool = False
+    indices: NDArray[np.int64] | None = None
+    replaced: dict[int, int] = field(default_factory=dict)
+    staged: tuple[Any, ...] = ()
+    shard: str = ""
+    worker: int = -1
+    deaths: int = 0
+
+
+@dataclass(slots=True)
+class Reply:
+    """What came of a task.
+
+    `value` holds what has no place in the slot: columns of objects, whole batches that took the general way,
+    staged samples, bad rows, or the exception.
+    """
+
+    task: int
+    status: Literal["done", "failed", "bad"]
+    value: Any = None
+    in_place: bool = False
+    layout: Layout | None = None
+    seconds: float = 0.0
+    where: Encoded | None = None
+    spilled: int = 0
+    worker: int = -1
+    cpu: float = 0.0
+
+
+@dataclass(slots=True)
+class Piece:
+    """Rows `low` to `high` of a slot as a finished batch that took the general way."""
+
+    low: int
+    high: int
+    batch: Any
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row whose sample raised."""
+
+    row: int
+    index: int
+    position: int
+    error: BaseException

@@ -1,0 +1,48 @@
+"""Tensors as arrays and back, without importing torch before the user's own samples bring it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether `value` is a torch tensor; False at no cost while torch is not imported.
+
+    >>> is_tensor(3)
+    False
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def to_array(tensor: Any) -> NDArray[Any] | None:
+    """The tensor's memory as an array, or None where numpy has no such thing (bfloat16, sparse, on a GPU).
+
+    >>> import torch
+    >>> to_array(torch.ones(2))
+    array([1., 1.], dtype=float32)
+    """
+    torch = sys.modules["torch"]
+    plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout == torch.strided
+    if not plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        return None
+    try:
+        array: NDArray[Any] = tensor.detach().numpy()
+    except (TypeError, RuntimeError):
+        return None
+    return array
+
+
+def from_array(array: NDArray[Any]) -> Any:
+    """A tensor that looks into the array and keeps it alive.
+
+    >>> from_array(np.ones(2))
+    tensor([1., 1.], dtype=torch.float64)
+    """
+    import torch
+
+    return torch.from_numpy(array)

@@ -1,0 +1,59 @@
+"""No workers at all: the training loop does the tasks itself, when it asks for a batch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from infeed.runner import Runner
+from infeed.tasks import Task
+from infeed.workers.crew import Crew, Job
+
+
+class InlineCrew(Crew):
+    """Does a task only when someone waits for it.
+
+    >>> InlineCrew().size
+    0
+    """
+
+    size = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks: deque[Task] = deque()
+        self._runners: dict[int, Runner] = {}
+
+    def join(self, job: Job) -> None:
+        """Begin to work for a job."""
+        super().join(job)
+        self._runners[job.number] = Runner(job.recipe, "inline")
+
+    def leave(self, job: Job) -> None:
+        """Work for it no more."""
+        super().leave(job)
+        self._runners.pop(job.number, None)
+
+    def submit(self, task: Task) -> None:
+        """Keep the task until someone waits."""
+        self._tasks.append(task)
+
+    def cancel(self, job: Job) -> list[Task]:
+        """Forget the job's tasks."""
+        mine = [task for task in self._tasks if task.job == job.number]
+        self._tasks = deque(task for task in self._tasks if task.job != job.number)
+        return mine
+
+    def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Do tasks until `ready()`. There is nobody to time out on but ourselves."""
+        while not ready():
+            task = self._tasks.popleft()
+            job, runner = self.jobs[task.job], self._runners[task.job]
+            runner.layouts = job.layouts
+            memory = job.arena.slots[task.slot].segment.memory
+            job.replied(task, runner.run(task, memory, job.staged(task)))
+        return True
+
+    def close(self) -> None:
+        """Nothing to end."""
+        self._tasks.clear()

@@ -1,0 +1,558 @@
+"""Worker processes, as the loop sees them: give out tasks, take replies, replace the dead.
+
+      the loop's process                                          other processes
+    ┌──────────────────────────────┐    control socket           ┌────────┐
+    │ consumer, in next()          │ ──────────────────────────► │ helper │ makes workers, tells of their end
+    │   or, while it is away,      │    one socket per worker    ├────────┤
+    │ the attendant thread         │ ◄─────────────────────────► │ worker │ at most two tasks in hand
+    └──────────────────────────────┘                             └────────┘
+
+Who reads: whoever waits in `next()` reads the sockets himself, because waking another thread costs more than a small
+batch. While nobody waits, the attendant does, so that filling goes on during a training step.
+
+Who dies:
+- a worker: the helper says so; replies it had sent are still read, then its tasks are given out again and another worker
+  takes its place. The task it had in hand is repeated one sample at a time, so that a second death shows the sample.
+- the helper: the kernel ends its workers; once all their sockets are closed everything is started anew.
+- the loop: the helper sees its socket close and ends the workers.
+A slot is reused only after every task on it has answered or its worker is known to be dead.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from infeed.errors import InfeedError, PipelineError, SampleKilledWorker, WorkerDied
+from infeed.recipe import index_view
+from infeed.slots.segments import Segment
+from infeed.tasks import BadRow, Reply, Task
+from infeed.wire import decode
+from infeed.workers.channel import Channel, Gone
+from infeed.workers.crew import Crew, Job
+from infeed.workers.launch import HelperProcess, StartMethod, start_helper
+from infeed.workers.shipping import Shipment, error_from_bytes, pack
+
+IN_HAND = 2
+KILLS = 3
+FRUITLESS = 4
+
+
+class Worker:
+    """One worker process from the outside."""
+
+    __slots__ = ("channel", "hand", "known", "layouts", "number", "pid", "slots", "stacks")
+
+    def __init__(self, number: int, channel: Channel, stacks: int):
+        self.number = number
+        self.channel = channel
+        self.stacks = stacks
+        self.pid = 0
+        self.hand: deque[Task] = deque()
+        self.known: set[int] = set()
+        self.layouts: set[tuple[int, int]] = set()
+        self.slots: set[tuple[int, int]] = set()
+
+    def close(self) -> None:
+        """Let go of our end."""
+        self.channel.close()
+        os.close(self.stacks)
+
+
+class ProcessCrew(Crew):
+    """A number of worker processes."""
+
+    shared = True
+
+    def __init__(self, size: int, start_method: StartMethod | None = None, setup: Any = None):
+        super().__init__()
+        self.size = size
+        self.deaths = 0
+        self._wanted = start_method
+        self._method: StartMethod = start_method or "forkserver"
+        self._setup = setup
+        self._setup_shipment: Shipment | None = None
+        self._shipments: dict[int, Shipment] = {}
+        self._in_helper = self._method != "spawn"
+        self._helper: HelperProcess | None = None
+        self._workers: dict[int, Worker] = {}
+        self._tasks: deque[Task] = deque()
+        self._fruitless = 0
+        self._closed = False
+        self._ending = False
+        self._poll = select.epoll()
+        self._bell = select.epoll()
+        self._waker_read, self._waker_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._bell.register(self._waker_read, select.EPOLLIN)
+        self._bell.register(self._poll.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
+        self._condition = threading.Condition(self.lock)
+        self._reader: int | None = None  # the thread that reads the sockets while it waits
+        self._waiting = 0
+        self._attendant: threading.Thread | None = None
+
+    # -- jobs
+
+    def check(self, recipe: Any) -> Shipment | None:
+        """Pickle a recipe now, so that what cannot be sent is told at construction."""
+        if self._method == "fork":
+            return None
+        try:
+            return pack(recipe)
+        except PipelineError as error:
+            if self._wanted is not None or self._helper is not None:
+                raise
+            warnings.warn(
+                f"{error.__cause__ or error}: the pipeline cannot be pickled, so workers are forked from this process; "
+                "that is safe as long as it runs no other threads and has not touched a GPU",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            self._method = "fork"
+            return None
+
+    def join(self, job: Job) -> None:
+        """Begin to work for a job; the workers are started by the first."""
+        super().join(job)
+        shipment = self.check(job.recipe)
+        if shipment is not None:
+            self._shipments[job.number] = shipment
+        elif self._helper is not None and self._method == "fork":
+            self._restart()  # forked workers know only what was there when they were made
+        if self._helper is None:
+            self._start()
+        elif shipment is not None and self._in_helper:
+            sizes, fds = shipment.message()
+            self._helper.control.send(("job", job.number, sizes), fds)
+
+    def leave(self, job: Job) -> None:
+        """Work for it no more: wait for what is in hand, so that nobody writes into its slots later."""
+        super().leave(job)
+        for worker in self._workers.values():
+            if job.number in worker.known:
+                self._send(worker, ("forget", job.number))
+                worker.known.discard(job.number)
+            worker.slots = {key for key in worker.slots if key[0] != job.number}
+            worker.layouts = {key for key in worker.layouts if key[0] != job.number}
+        shipment = self._shipments.pop(job.number, None)
+        if shipment is not None:
+            shipment.close()
+
+    # -- starting
+
+    def _start(self) -> None:
+        if self._setup is not None and self._method != "fork" and self._setup_shipment is None:
+            self._setup_shipment = pack(self._setup)
+        recipes = {number: job.recipe for number, job in self.jobs.items()} if self._method == "fork" else {}
+        self._helper = start_helper(self._method, recipes, self._setup)
+        self._poll.register(self._helper.control.fileno(), select.EPOLLIN)
+        if self._in_helper and self._method != "fork":
+            if self._setup_shipment is not None:
+                sizes, fds = self._setup_shipment.message()
+                self._helper.control.send(("setup", sizes), fds)
+            for number, shipment in self._shipments.items():
+                sizes, fds = shipment.message()
+                self._helper.control.send(("job", number, sizes), fds)
+        for number in range(self.size):
+            self._make(number)
+        if self._attendant is None:
+            self._attendant = threading.Thread(target=self._attend, name="infeed-attendant", daemon=True)
+            self._attendant.start()
+
+    def _make(self, number: int) -> None:
+        """Ask the helper for a worker. Its socket can be written to before it lives."""
+        assert self._helper is not None
+        mine, theirs = Channel.pair()
+        mine.socket.setblocking(True)
+        stacks = os.memfd_create("infeed-stacks", os.MFD_CLOEXEC)
+        worker = Worker(number, mine, stacks)
+        self._helper.control.send(("worker", number), (theirs.fileno(), stacks))
+        theirs.close()
+        if self._in_helper:
+            worker.known = set(self._shipments)
+        elif self._setup_shipment is not None:
+            sizes, fds = self._setup_shipment.message()
+            worker.channel.send(("setup", sizes), fds)
+        if self._method == "fork":
+            worker.known = set(self.jobs)
+        self._workers[number] = worker
+        self._poll.register(mine.fileno(), select.EPOLLIN)
+
+    # -- tasks
+
+    def submit(self, task: Task) -> None:
+        """Queue the task and give it out if someone is free."""
+        self._tasks.append(task)
+        self._assign()
+
+    def cancel(self, job: Job) -> list[Task]:
+        """Forget the job's tasks that no worker has been given."""
+        mine = [task for task in self._tasks if task.job == job.number]
+        self._tasks = deque(task for task in self._tasks if task.job != job.number)
+        return mine
+
+    def retire(self, job: Job, slots: list[int]) -> None:
+        """Have the workers unmap slots."""
+        for worker in self._workers.values():
+            mapped = [slot for slot in slots if (job.number, slot) in worker.slots]
+            if mapped:
+                worker.slots -= {(job.number, slot) for slot in mapped}
+                self._send(worker, ("unslot", job.number, mapped))
+
+    def _assign(self) -> None:
+        """Give queued tasks to the workers with the least in hand, two each at most."""
+        skipped: list[Task] = []
+        while self._tasks and not self._ending:
+            task = self._tasks[0]
+            if task.worker >= 0:
+                worker = self._workers.get(task.worker)
+            else:
+                worker = min(self._workers.values(), key=lambda w: len(w.hand), default=None)
+            if worker is None or len(worker.hand) >= IN_HAND:
+                if task.worker < 0:
+                    break
+                skipped.append(self._tasks.popleft())
+                continue
+            self._tasks.popleft()
+            self._give(worker, task)
+        self._tasks.extendleft(reversed(skipped))
+
+    def _give(self, worker: Worker, task: Task) -> None:
+        job = self.jobs.get(task.job)
+        if job is None:
+            return
+        worker.hand.append(task)
+        if task.job not in worker.known:
+            worker.known.add(task.job)
+            sizes, fds = self._shipments[task.job].message()
+            self._send(worker, ("job", task.job, sizes), fds)
+        for number in (task.slot, *(part[0] for part in task.staged if task.kind == "assemble")):
+            if (task.job, number) not in worker.slots:
+                worker.slots.add((task.job, number))
+                segment = job.arena.slots[number].segment
+                self._send(worker, ("slot", task.job, number, segment.nbytes), (segment.fd,))
+        if task.layout >= 0 and (task.job, task.layout) not in worker.layouts:
+            worker.layouts.add((task.job, task.layout))
+            self._send(worker, ("layout", task.job, task.layout, job.layouts[task.layout]))
+        self._send(worker, ("task", task))
+
+    @staticmethod
+    def _send(worker: Worker, message: Any, fds: tuple[int, ...] = ()) -> None:
+        try:
+            worker.channel.send(message, fds)
+        except Gone:
+            pass  # the helper will tell of its end, and the task is still in its hand
+
+    # -- waiting and reading
+
+    def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Read replies until `ready()`; the first who waits reads, others are woken."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not ready():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            if self._reader is not None:
+                self._waiting += 1
+                try:
+                    self._condition.wait(left)
+                finally:
+                    self._waiting -= 1
+                continue
+            self._read(left)
+        return True
+
+    def _read(self, timeout: float | None) -> None:
+        self._reader = threading.get_ident()
+        try:
+            self.lock.release()  # type: ignore[attr-defined]
+            try:
+                events = self._poll.poll(timeout)
+            finally:
+                self.lock.acquire()  # type: ignore[attr-defined]
+            self._take(events)
+        finally:
+            self._reader = None
+            if self._waiting:
+                self._condition.notify_all()
+            if not self._closed:
+                self._bell.modify(self._poll.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
+
+    def _attend(self) -> None:
+        """The attendant thread: reads while no consumer waits."""
+        while True:
+            events = self._bell.poll()
+            with self.lock:
+                if self._closed:
+                    return
+                if self._reader is None:
+                    self._take(self._poll.poll(0))
+                    if self._waiting:
+                        self._condition.notify_all()
+                    self._bell.modify(self._poll.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
+            del events
+
+    def _take(self, events: list[tuple[int, int]]) -> None:
+        """Read what has come; the helper's news last, so that no reply of a dead worker is missed."""
+        by_fd = {worker.channel.fileno(): worker for worker in self._workers.values()}
+        news = False
+        for fd, _ in events:
+            if fd in by_fd:
+                self._drain(by_fd[fd])
+            else:
+                news = True
+        if news:
+            self._listen()
+        self._assign()
+
+    def _drain(self, worker: Worker) -> None:
+        try:
+            while (received := worker.channel.receive(block=False)) is not None:
+                self._answered(worker, *received)
+        except Gone:
+            if self._workers.get(worker.number) is worker:
+                self._unregister(worker)
+
+    def _unregister(self, worker: Worker) -> None:
+        try:
+            self._poll.unregister(worker.channel.fileno())
+        except (FileNotFoundError, ValueError):
+            pass  # done before
+
+    def _answered(self, worker: Worker, reply: Reply, fds: list[int]) -> None:
+        task = worker.hand.popleft()
+        assert task.id == reply.task, "replies come in the order of the tasks"
+        self._fruitless = 0
+        job = self.jobs.get(task.job)
+        if job is None:
+            for fd in fds:
+                os.close(fd)
+            return
+        if reply.where is not None:
+            if reply.spilled:
+                memory = Segment.attach(fds[0], reply.spilled).memory
+            else:
+                memory = job.arena.slots[task.slot].segment.memory[task.region[0] : task.region[1]]
+            self._open(reply, memory)
+        job.replied(task, reply)
+
+    @staticmethod
+    def _open(reply: Reply, memory: Any) -> None:
+        """Exceptions are made here; batches are left for the job, which knows who may look into the slot."""
+        assert reply.where is not None
+        if reply.status == "failed":
+            reply.value = error_from_bytes(decode(reply.where, memory))
+        elif reply.status == "bad":
+            reply.value = [
+                BadRow(row, index, position, error_from_bytes(data))
+                for row, index, position, data in decode(reply.where, memory)
+            ]
+        elif reply.spilled:
+            reply.value = decode(reply.where, memory)
+
+    # -- deaths
+
+    def _listen(self) -> None:
+        """The helper's news."""
+        assert self._helper is not None
+        try:
+            while (
+                self._helper is not None
+                and (received := self._helper.control.receive(block=False)) is not None
+            ):
+                message, _ = received
+                getattr(self, "_on_" + message[0])(*message[1:])
+        except Gone:
+            self._helper_died()
+
+    def _on_made(self, number: int, pid: int) -> None:
+        self._workers[number].pid = pid
+
+    def _on_broken(self, number: int, data: bytes) -> None:
+        error = error_from_bytes(data)
+        for job in list(self.jobs.values()) if number < 0 else [self.jobs[number]]:
+            job.lost(error)
+
+    def _on_threads(self, count: int) -> None:
+        """The user's imports start threads: forking after them is not safe, so let each worker load by itself."""
+        self._in_helper = False
+        self._restart()
+
+    def _on_ended(self, number: int, pid: int, status: int) -> None:
+        worker = self._workers[number]
+        if worker.pid != pid:
+            return
+        self._drain(worker)
+        self._unregister(worker)
+        worker.close()
+        self.deaths += 1
+        lost = list(worker.hand)
+        cause = _how(status)
+        self._fruitless += 1
+        if self._fruitless > FRUITLESS * max(1, self.size) and not (lost and lost[0].careful):
+            self._give_up(f"worker processes end again and again ({cause}) without doing any work")
+            return
+        self._make(number)
+        self._repeat(lost, cause)
+
+    def _repeat(self, lost: list[Task], cause: str) -> None:
+        """Queue lost tasks again, before all others. The first was in hand when the worker ended."""
+        if lost:
+            task = lost[0]
+            task.deaths += 1
+            if task.careful and task.kind == "fill":
+                self._suspect(task, cause)
+            task.careful = task.careful or task.kind == "fill"
+        self._tasks.extendleft(reversed([task for task in lost if task.id >= 0]))
+
+    def _suspect(self, task: Task, cause: str) -> None:
+        """The row that the worker had marked when it died; named as the culprit after a few deaths."""
+        job = self.jobs.get(task.job)
+        if job is None:
+            return
+        indices = index_view(job.arena.slots[task.slot].segment.memory, task.rows)[task.low : task.high]
+        marked = np.flatnonzero(indices < 0)
+        indices[marked] = ~indices[marked]
+        if task.deaths < KILLS or not len(marked):
+            return
+        row = int(marked[0])
+        position = int(job.recipe.positions(task.first_step, task.low + row, task.low + row + 1)[0])
+        error = SampleKilledWorker(
+            f"sample {indices[row]} (position {position} of epoch {task.epoch}) ended {task.deaths} worker processes, "
+            f"the last one {cause}. It may need more memory than there is, or crash the library that reads it"
+        )
+        bad = BadRow(task.low + row, int(indices[row]), position, error)
+        dead = task.id
+        replies = {"replace": Reply(dead, "bad", [bad])}
+        job.replied(task, replies.get(job.recipe.on_error, Reply(dead, "failed", error)))
+        task.id = -1  # answered: not to be queued again
+
+    def _helper_died(self) -> None:
+        """All workers go with the helper; when the last has let go of its slots, start anew."""
+        self._fruitless += 1
+        if self._fruitless > FRUITLESS:
+            self._give_up("the helper process ends again and again")
+        else:
+            self._restart()
+
+    def _restart(self) -> None:
+        lost = self._end_all()
+        self._start()
+        for task in lost:
+            task.deaths += 1
+        self._tasks.extendleft(reversed(lost))
+        self._assign()
+
+    def _end_all(self) -> list[Task]:
+        """End helper and workers for certain, read what they still said; returns the unanswered tasks."""
+        lost: list[Task] = []
+        self._ending = True
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            self._poll.unregister(helper.control.fileno())
+            while True:
+                try:
+                    received = helper.control.receive(block=False)
+                except Gone:
+                    break
+                if received is None:
+                    break
+                if received[0][0] == "made":
+                    self._on_made(*received[0][1:])
+            for worker in self._workers.values():
+                worker.channel.finish()
+            helper.end()
+        for worker in self._workers.values():
+            _until_gone(worker)
+            self._drain(worker)
+            self._unregister(worker)
+            lost.extend(worker.hand)
+            worker.close()
+        self._workers.clear()
+        self._ending = False
+        return sorted(lost, key=lambda task: task.id)
+
+    def _give_up(self, what: str) -> None:
+        error: InfeedError = WorkerDied(f"{what}; see what they printed, or try mode='inline'")
+        for job in list(self.jobs.values()):
+            job.lost(error)
+
+    # -- looking in, ending
+
+    def stacks(self) -> str:
+        """The Python stack of every worker that has something in hand."""
+        told = []
+        busy = [worker for worker in self._workers.values() if worker.hand and worker.pid]
+        for worker in busy:
+            os.ftruncate(worker.stacks, 0)
+            os.lseek(worker.stacks, 0, os.SEEK_SET)
+            os.kill(worker.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + 1.0
+        for worker in busy:
+            text = ""
+            while not text and time.monotonic() < deadline:
+                select.select([], [], [], 0.02)
+                text = os.pread(worker.stacks, 1 << 16, 0).decode(errors="replace")
+            told.append(f"worker process {worker.number} (pid {worker.pid}):\n{text or '(does not answer)'}")
+        return "\n".join(told)
+
+    def pids(self) -> list[int]:
+        """Process ids of the workers that live."""
+        return [worker.pid for worker in self._workers.values() if worker.pid]
+
+    @property
+    def helper_pid(self) -> int:
+        """Process id of the helper; 0 if there is none."""
+        return self._helper.pid if self._helper else 0
+
+    def close(self) -> None:
+        """End all processes. Nothing of theirs is left behind."""
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+            os.write(self._waker_write, b"x")
+            self._tasks.clear()
+            self.jobs.clear()
+            self._end_all()
+            for shipment in (*self._shipments.values(), self._setup_shipment):
+                if shipment is not None:
+                    shipment.close()
+            self._shipments.clear()
+        if self._attendant is not None and self._attendant is not threading.current_thread():
+            self._attendant.join(timeout=2)
+        for poller in (self._poll, self._bell):
+            poller.close()
+        os.close(self._waker_read)
+        os.close(self._waker_write)
+
+
+def _until_gone(worker: Worker) -> None:
+    """Wait until nobody can write into slots from that worker's side any more."""
+    poll = select.poll()
+    poll.register(worker.channel.fileno(), select.POLLHUP)
+    if not poll.poll(2000) and worker.pid:
+        try:
+            os.kill(worker.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        poll.poll(2000)
+
+
+def _how(status: int) -> str:
+    if status >= 0:
+        return f"with exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    hint = " (often the kernel, when memory runs out)" if name == "SIGKILL" else ""
+    return f"by {name}{hint}"

@@ -1,0 +1,123 @@
+"""Worker threads: for work that releases the interpreter lock, such as our own gathers and most decoders.
+
+the loop                       worker threads
+submit -> [ queue of tasks ] -> run(task)
+wait   <- condition           <- replied(task) under the lock
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from infeed.runner import Runner
+from infeed.tasks import Reply, Task
+from infeed.workers.crew import Crew, Job
+
+Setup = Callable[[int], Any]
+
+
+class ThreadCrew(Crew):
+    """A number of threads of this process.
+
+    >>> crew = ThreadCrew(2)
+    >>> crew.size
+    2
+    >>> crew.close()
+    """
+
+    def __init__(self, size: int, setup: Setup | None = None):
+        super().__init__()
+        self.size = size
+        self._setup = setup
+        self._condition = threading.Condition(self.lock)
+        self._queue: SimpleQueue[Task | None] = SimpleQueue()
+        self._pending: dict[int, Task] = {}
+        self._waiting = 0
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, args=(worker,), name=f"infeed-{worker}", daemon=True)
+            for worker in range(size)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, task: Task) -> None:
+        """Queue the task."""
+        self._pending[task.id] = task
+        self._queue.put(task)
+
+    def cancel(self, job: Job) -> list[Task]:
+        """Forget the job's tasks that no thread has begun."""
+        mine = [task for task in self._pending.values() if task.job == job.number]
+        for task in mine:
+            del self._pending[task.id]
+        return mine
+
+    def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Sleep until `ready()`."""
+        if ready():
+            return True
+        self._waiting += 1
+        try:
+            return self._condition.wait_for(ready, timeout)
+        finally:
+            self._waiting -= 1
+
+    def _work(self, worker: int) -> None:
+        runners: dict[int, Runner] = {}
+        failure: BaseException | None = None
+        if self._setup is not None:
+            try:
+                self._setup(worker)
+            except Exception as error:
+                error.add_note(f"(in worker_setup of thread {worker})")
+                failure = error
+        while (task := self._queue.get()) is not None:
+            with self.lock:
+                job = self.jobs.get(task.job)
+                if self._pending.pop(task.id, None) is None or job is None:
+                    continue
+            runner = runners.get(task.job)
+            if runner is None:
+                runners = {number: made for number, made in runners.items() if number in self.jobs}
+                runner = runners[task.job] = Runner(job.recipe, "thread", worker)
+            reply = self._run(runner, job, task) if failure is None else Reply(task.id, "failed", failure)
+            with self.lock:
+                if task.job in self.jobs:
+                    job.replied(task, reply)
+                if self._waiting:
+                    self._condition.notify_all()
+            del task, reply, job  # an idle thread must keep no batch alive
+
+    @staticmethod
+    def _run(runner: Runner, job: Job, task: Task) -> Reply:
+        runner.layouts = job.layouts
+        slot = job.arena.slots.get(task.slot)
+        if slot is None:
+            return Reply(task.id, "failed", RuntimeError("the loader was closed"))
+        return runner.run(task, slot.segment.memory, job.staged(task))
+
+    def stacks(self) -> str:
+        """The Python stack of every worker thread."""
+        frames = sys._current_frames()
+        return "\n".join(
+            f"{thread.name}:\n" + "".join(traceback.format_stack(frames[thread.ident]))
+            for thread in self._threads
+            if thread.ident in frames
+        )
+
+    def close(self) -> None:
+        """Let the threads end; one that is stuck in the user's code is a daemon and ends with the program."""
+        if self._closed:
+            return
+        self._closed = True
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout=0.5)
