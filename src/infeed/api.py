@@ -12,8 +12,9 @@ from infeed.pipeline import Pipeline, pipelines
 def arrays(*positional: Any, **named: Any) -> Pipeline:
     """Arrays with one row per sample, gathered a whole batch at a time.
 
-    Numpy arrays, memory maps, tensors, nested lists, and any object with `__len__` and a `__getitem__` that takes an array of
-    indices. Named arrays give dict samples, several positional ones tuples, a single one its bare rows.
+    Numpy arrays, memory maps, tensors, nested lists, and any object with `__len__` and a `__getitem__` that
+    takes an array of indices. Named arrays give dict samples, several positional ones tuples, a single one
+    its bare rows.
 
     >>> import numpy as np
     >>> arrays(x=np.arange(6).reshape(3, 2), y=[0, 1, 0])[1]
@@ -32,7 +33,7 @@ def source(data: Any) -> Pipeline:
 
 
 def files(pattern: Any, read: Callable[[str], Any] | None = None) -> Pipeline:
-    """Files by pattern, folder or list, and the function that reads one; without it, a sample is the file's bytes.
+    """Files by pattern, folder or list, and how to read one; by default a sample is the file's bytes.
 
     >>> len(files(__file__, read=len))
     1
@@ -84,8 +85,8 @@ def choose(
 ) -> Pipeline:
     """Samples of several sources mixed in proportion to `weights`.
 
-    An epoch ends when the first source runs out (`stop="first"`), when every one has been used up, shorter ones starting over
-    (`"all"`), or after `stop` samples.
+    An epoch ends when the first source runs out (`stop="first"`), when every one has been used up, shorter
+    ones starting over (`"all"`), or after `stop` samples.
 
     >>> list(choose([[1, 2, 3, 4], [10, 20]], weights=[2, 1]))
     [1, 10, 2, 3, 20, 4]

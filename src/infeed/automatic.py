@@ -1,8 +1,8 @@
 """Chooses mode and number of workers from what the first samples cost.
 
-The rule: stay inline while a hand-over costs more than the work; threads for our own gathers, and for the user's code
-when they say it is thread-safe and it spends its time outside the interpreter; processes for everything else. Never more
-workers than cores that are ours.
+The rule: stay inline while a hand-over costs more than the work; threads for our own gathers, and for the
+user's code when they say it is thread-safe and it spends its time outside the interpreter; processes for
+everything else. Never more workers than cores that are ours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ THREAD_GATHER = 200e-6
 
 @dataclass(frozen=True)
 class Decision:
-    """What was chosen and why; `first` is the result of the samples that were timed, so none is made twice."""
+    """What was chosen and why; `first` is what the timed samples gave, so none is made twice."""
 
     mode: Mode
     count: int
@@ -99,7 +99,7 @@ def _for_samples(
 def time_first(recipe: Recipe, chain: Chain, epoch: int, step: int) -> tuple[Reply, int]:
     """Do the learning task of a stream that begins at this step, here and now."""
     total = recipe.plan.rows(step, recipe.size, recipe.last)
-    high = recipe.units(step, 0, total)[0][1] if recipe.whole_batches else min(LEARN_ROWS, total)
+    high = recipe.units(0, total)[0][1] if recipe.whole_batches else min(LEARN_ROWS, total)
     memory = np.empty(aligned(total * INDEX_BYTES), np.uint8)
     index_view(memory, total)[:high] = chain.at(recipe.positions(step, 0, high), epoch)
     task = Task(-1, -1, "fill", epoch, -1, 0, high, rows=total, first_step=step)
@@ -116,8 +116,8 @@ def check_fits(recipe: Recipe, limit: int | None) -> None:
     room = free_memory() if limit is None else limit
     if needed > room:
         raise OutOfMemory(
-            f"one step of {recipe.plan.rows_per_step} samples needs {megabytes(needed)}, and there are {megabytes(room)}; "
-            "use a smaller batch, or fewer iterations per step"
+            f"one step of {recipe.plan.rows_per_step} samples needs {megabytes(needed)}, and there are "
+            f"{megabytes(room)}; use a smaller batch, or fewer iterations per step"
         )
 
 

@@ -1,4 +1,4 @@
-"""How many cores there are for us: the affinity, the container's quota, our share among the ranks of this machine."""
+"""How many cores are ours: the affinity, the container's quota, our share among the machine's ranks."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ START_METHODS = ("fork", "forkserver", "spawn")
 class Workers:
     """A set of workers that several loaders can share, for instance training and validation.
 
-    The workers are started by the first loader that needs them, and ended by `close()`, or at the end of a `with` block.
+    The workers are started by the first loader that needs them, and ended by `close()`, or at the end of a
+    `with` block.
 
     >>> import numpy as np, infeed
     >>> with Workers(2, mode="threads") as workers:
@@ -84,6 +85,10 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_crew", None) is not None:
+            self.close()
 
     def __repr__(self) -> str:
         return f"Workers({self.count}, mode={self.mode!r})"

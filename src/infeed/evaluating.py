@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infeed.errors import PipelineError
-from infeed.filling import Filling, join_rows, own
+from infeed.filling import join_rows, own
 from infeed.plan import MicroBatches
-from infeed.slots import Arena
-from infeed.stream import Settings, Stream
+from infeed.stream import Stream
+from infeed.streaming import Settings
 from infeed.tasks import BadRow
 from infeed.tensors import is_tensor, to_array
 from infeed.trees import Tree, tree_map
@@ -187,7 +187,7 @@ class Measurement:
 
 
 def measure(loader: Iterable[Any], epochs: int = 3, warm_up: int = 1) -> Measurement:
-    """Loop over a loader, doing nothing else, and tell its rate: the median of `epochs`, after `warm_up` of them.
+    """Loop over a loader, doing nothing else, and tell its rate: the median of `epochs`, after a warm-up.
 
     >>> import infeed
     >>> with infeed.Loader(infeed.arrays(np.zeros((64, 8))).batch(16), workers=0) as loader:
@@ -211,7 +211,7 @@ def measure(loader: Iterable[Any], epochs: int = 3, warm_up: int = 1) -> Measure
     return Measurement(rates[0][1], rates[0][2], seconds, numbers.median(rate[3] for rate in rates), spread)
 
 
-class timer:
+class timer:  # noqa: N801  (reads like a function: `with infeed.timer(...)`)
     """Times a block: `with infeed.timer("training") as t: ...; print(t.seconds)`.
 
     Prints a line at the end when it has a name.
@@ -236,6 +236,3 @@ class timer:
         self.seconds = time.perf_counter() - self._began
         if self.name:
             print(f"{self.name}: {self.seconds:.3f} s")
-
-
-__all__ = ["Arena", "BadSample", "Filling", "Measurement", "measure", "timer"]

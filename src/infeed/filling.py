@@ -48,8 +48,8 @@ class Filling:
 class Delivery:
     """Hands out the batches of a filled slot, one step after the other.
 
-    The arrays look into the slot and keep its lease; the lease ends with the last of them. Small fields are copied
-    out, so that a kept label does not hold a whole slot.
+    The arrays look into the slot and keep its lease; the lease ends with the last of them. Small fields are
+    copied out, so that a kept label does not hold a whole slot.
     """
 
     def __init__(self, filling: Filling, recipe: Recipe, layout: Layout | None, *, copy: bool):
@@ -161,7 +161,7 @@ class Delivery:
 
 
 def join(parts: Sequence[Piece], recipe: Recipe) -> Any:
-    """One batch out of its parts: rows put together where that is possible, else micro-batches side by side."""
+    """One batch out of its parts: rows put together where possible, else micro-batches side by side."""
     if len(parts) == 1 and (not recipe.whole_batches or recipe.plan.micro_batches_per_step == 1):
         return parts[0].batch
     if not recipe.rowwise:
@@ -181,7 +181,7 @@ def join_rows(batches: Sequence[Any]) -> Any:
     {'x': array([1, 2]), 'name': ['a', 'b']}
     """
     tree = _batch_tree(batches[0])
-    leaves = []
+    leaves: list[Any] = []
     for name, column in zip(tree.names, tree.columns(batches), strict=True):
         if isinstance(column[0], list):
             leaves.append([value for part in column for value in part])
@@ -194,7 +194,7 @@ def join_rows(batches: Sequence[Any]) -> Any:
                 f"field {name!r} has rows of {shown} in one batch; "
                 'use collate="pad", "concat" or "list", or make them equal with a map'
             )
-        joined = np.concatenate(arrays)  # type: ignore[arg-type]
+        joined: Any = np.concatenate(arrays)  # type: ignore[arg-type]
         leaves.append(from_array(joined) if is_tensor(column[0]) else joined)
     return tree.build(leaves)
 

@@ -15,17 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from infeed.collate.leaves import NUMBERS, as_array
 from infeed.errors import LayoutError
 from infeed.tensors import from_array, is_tensor, to_array
 from infeed.trees import Tree
 
 ALIGN = 64
-_PYTHON_DTYPES: dict[type, np.dtype[Any]] = {
-    bool: np.dtype(np.bool_),
-    int: np.dtype(np.int64),
-    float: np.dtype(np.float64),
-    complex: np.dtype(np.complex128),
-}
+_PLAIN_OBJECTS = {str, bytes, type(None)}
 _shape_of = attrgetter("shape")
 _dtype_of = attrgetter("dtype")
 
@@ -64,13 +60,8 @@ class Field:
     @staticmethod
     def of(name: str, leaf: Any) -> Field:
         """The field that `leaf` is a row of."""
-        if is_tensor(leaf):
-            array = to_array(leaf)
-            return Field(name, None) if array is None else Field(name, array.dtype, array.shape, tensor=True)
-        if isinstance(leaf, np.ndarray | np.generic):
-            fixed = not leaf.dtype.hasobject
-            return Field(name, leaf.dtype, leaf.shape) if fixed else Field(name, None)
-        return Field(name, _PYTHON_DTYPES.get(type(leaf)))
+        array = as_array(leaf)
+        return Field(name, None) if array is None else Field(name, array.dtype, array.shape, is_tensor(leaf))
 
     @property
     def row_bytes(self) -> int:
@@ -80,10 +71,10 @@ class Field:
     def write(self, column: Sequence[Any], out: NDArray[Any]) -> None:
         """Write one value per row of `out`; `Misfit` before anything wrong is written."""
         kinds = set(map(type, column))
-        if kinds == {np.ndarray}:
+        if kinds == {np.ndarray} and not self.tensor:
             self._write_arrays(column, out)
-        elif len(kinds) == 1 and (kind := next(iter(kinds))) in _PYTHON_DTYPES:
-            if _PYTHON_DTYPES[kind] != self.dtype or self.shape:
+        elif len(kinds) == 1 and (kind := next(iter(kinds))) in NUMBERS:
+            if NUMBERS[kind] != self.dtype or self.shape:
                 raise Misfit(0, f"{self} was expected, a Python {kind.__name__} came")
             try:
                 out[:] = column
@@ -91,7 +82,7 @@ class Field:
                 raise Misfit(0, f"{self} cannot hold such a number: {error}") from None
         elif self.tensor and all(map(is_tensor, column)):
             self._write_tensors(column, out)
-        elif all(isinstance(value, np.ndarray | np.generic) for value in column):
+        elif not self.tensor and all(isinstance(value, np.ndarray | np.generic) for value in column):
             self._write_arrays([np.asarray(value) for value in column], out)
         else:
             self._explain(column)
@@ -116,6 +107,14 @@ class Field:
             np.concatenate(column, axis=0, out=flat, casting="no")
         except TypeError:
             self._explain(column)
+
+    def check_objects(self, column: Sequence[Any]) -> None:
+        """`Misfit` when numbers or arrays are among the objects: the batch then goes the general way."""
+        if set(map(type, column)) <= _PLAIN_OBJECTS:
+            return
+        for row, value in enumerate(column):
+            if as_array(value) is not None:
+                raise Misfit(row, f"{self} was expected, a {type(value).__name__} came")
 
     def _explain(self, column: Sequence[Any]) -> None:
         """Find the first value that does not fit and say so."""
@@ -189,7 +188,7 @@ class Layout:
         """One array per field that looks into `memory`; None for objects."""
         offsets = self.offsets(rows)
         return [
-            None if field.dtype is None else np.ndarray((rows, *field.shape), field.dtype, memory, offset)  # type: ignore[arg-type]
+            None if field.dtype is None else np.ndarray((rows, *field.shape), field.dtype, memory, offset)
             for field, offset in zip(self.fields, offsets, strict=False)
         ]
 
@@ -200,6 +199,7 @@ class Layout:
         objects = []
         for field, column, view in zip(self.fields, self.tree.columns(samples), views, strict=True):
             if view is None:
+                field.check_objects(column)
                 objects.append(column)
             else:
                 field.write(column, view[low : low + len(samples)])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from infeed import automatic, evaluating, state
 from infeed.crews import Mode, Workers, check_count, check_mode
 from infeed.errors import PipelineError, Stalled, StateError
-from infeed.filling import own
 from infeed.pipeline import Pipeline, as_pipeline
 from infeed.plan import Plan
 from infeed.scanning import ScannedStream
 from infeed.statistics import Statistics, Waiting
-from infeed.stream import Settings, Stream
+from infeed.stream import Stream
+from infeed.streaming import Settings
 from infeed.tasks import Reply
-from infeed.trees import tree_map
 
 OnError = Literal["raise", "replace"]
 
@@ -31,11 +30,12 @@ OnError = Literal["raise", "replace"]
 class Loader:
     """Prepares the batches of a pipeline ahead of the loop that uses them.
 
-    `workers` is a number (0: the loop does the work itself), `"auto"`, or a `Workers` shared with other loaders; `mode` says what
-    they are: `"threads"`, `"processes"`, `"inline"` or `"auto"`. Neither changes a single bit of a batch. `prefetch` is how many
-    batches are kept ready. Each `for` is one epoch, or `epochs` of them without a seam (`None`: endless). `start=True` begins to
-    fill at once, before the loop. `on_error="replace"` puts another sample in the place of one that raises. `timeout` seconds
-    without a batch raise an exception that shows what the workers are doing.
+    `workers` is a number (0: the loop does the work itself), `"auto"`, or a `Workers` shared with other
+    loaders; `mode` says what they are: `"threads"`, `"processes"`, `"inline"` or `"auto"`. Neither changes
+    a single bit of a batch. `prefetch` is how many batches are kept ready. Each `for` is one epoch, or
+    `epochs` of them without a seam (`None`: endless). `start=True` begins to fill at once, before the loop.
+    `on_error="replace"` puts another sample in the place of one that raises. `timeout` seconds without a
+    batch raise an exception that shows what the workers are doing.
 
     >>> import numpy as np, infeed
     >>> pipeline = infeed.arrays(x=np.arange(10)).shuffle(seed=7).batch(4)
@@ -79,19 +79,16 @@ class Loader:
         self._chain = self.pipeline.chain()
         self._stream: Stream | ScannedStream | None = None
         self._closed = False
-        self._iterator: LoaderIterator | None = None
         self._epoch = 0  # of the next `for`
-        self._resume: tuple[int, int, int | None, Any] | None = None
-        self._until: int | None = None
-        self._received: tuple[int, int] | None = None
-        self._cursor: Any = None
+        self._place: Place | None = None  # of the last `for`
+        self._resume: Place | None = None  # where a loaded state says to go on
         self._warned = False
         self._waiting = Waiting()
         self.decision: str = "" if self._workers is None else f"{self._workers!r}, as asked for"
-        self._finalizer = weakref.finalize(self, _close, self._holder())
+        self._finalizer = weakref.finalize(self, _close, weakref.ref(self))  # runs at exit, if not before
         automatic.check_fits(self.recipe, self._settings.memory_limit)
         if self._workers is not None and self._workers.mode == "processes" and not self._shared:
-            self._crew().check(self.recipe)  # type: ignore[attr-defined]
+            self._crew().check(self.recipe)
         if start:
             self.start()
 
@@ -124,43 +121,36 @@ class Loader:
     def __iter__(self) -> LoaderIterator:
         """Begin an epoch; filling starts at once."""
         self._check_open()
-        if self._iterator is not None:
-            self._iterator.superseded = True
-            if not self._iterator.finished and self._iterator.used:
-                self._epoch = max(self._epoch, self._iterator.epoch + 1)
-        begin, cursor = 0, None
+        old = self._place
+        if old is not None:
+            old.superseded = True
+            if old.used and not old.finished:
+                self._epoch = max(self._epoch, old.epoch + 1)
         if self._resume is not None:
-            epoch, begin, until, cursor = self._resume
-            self._resume = None
+            place, self._resume = self._resume, None
         else:
-            epoch = self._epoch
-            until = None if self._epochs is None else epoch + self._epochs
-        self._until = until
-        self._prepare(epoch, begin, cursor)
-        self._iterator = LoaderIterator(self, epoch, begin, until)
-        return self._iterator
+            until = None if self._epochs is None else self._epoch + self._epochs
+            place = Place(self._epoch, 0, until)
+        self._prepare(place)
+        self._place = place
+        return LoaderIterator(self, place)
 
     def start(self) -> Loader:
         """Begin to fill now; the loop will find its first batches ready."""
         self._check_open()
-        if self._resume is not None:
-            epoch, begin, _, cursor = self._resume
-            self._prepare(epoch, begin, cursor)
-        else:
-            self._prepare(self._epoch, 0, None)
+        self._prepare(self._resume or Place(self._epoch, 0, None))
         return self
 
-    def _prepare(self, epoch: int, step: int, cursor: Any) -> None:
-        """Have a stream that will give step `step` of `epoch` next."""
+    def _prepare(self, place: Place) -> None:
+        """Have a stream whose next batch is that of `place`."""
+        epoch, step, cursor = place.epoch, place.step, place.cursor
         adopted: Reply | None = None
+        fresh = self._stream is None
         if self._stream is None:
             if self._workers is None:
                 adopted = self._decide(epoch, step)
             self._stream = self._new_stream()
-            fresh = True
-        else:
-            fresh = False
-        with self._stream.crew.lock:  # type: ignore[attr-defined]
+        with self._stream.crew.lock:
             if isinstance(self._stream, ScannedStream):
                 if fresh or not self._stream.is_at(epoch, step, cursor):
                     self._stream.restart(epoch, step, cursor)
@@ -193,22 +183,22 @@ class Loader:
         if stream is None:
             raise PipelineError("the loader is closed")
         lock = stream.crew.lock
-        with lock:  # type: ignore[attr-defined]
+        with lock:
             if not stream.ready():
                 began = time.perf_counter()
                 there = stream.crew.wait(stream.ready, self._timeout)
                 self._waiting.add(time.perf_counter() - began)
                 if not there:
                     raise Stalled(
-                        f"no batch came within timeout={self._timeout} s; this is what the workers are doing:\n"
+                        f"no batch came within timeout={self._timeout} s; what the workers are doing:\n"
                         f"{stream.crew.stacks()}"
                     )
             batch = stream.next()
         if stream.copied and not self._warned:
             self._warned = True
             warnings.warn(
-                "so many batches are being kept that the memory for slots is used up; from here on batches are copies. "
-                "Keep fewer of them, or raise memory_limit",
+                "so many batches are being kept that the memory for slots is used up; from here on they are "
+                "copies. Keep fewer of them, or raise memory_limit",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -223,33 +213,35 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch that is running, or that the next `for` begins with."""
-        if self._iterator is not None and self._iterator.used and not self._iterator.finished:
-            return self._iterator.epoch
-        return self._resume[0] if self._resume else self._epoch
+        return self._where().epoch
 
     def set_epoch(self, epoch: int) -> None:
         """The next `for` begins with this epoch."""
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
-            raise PipelineError(f"set_epoch takes an epoch number, not {epoch!r}")
+        _check_number(epoch, 0, "set_epoch takes the number of an epoch")
         self._epoch, self._resume = epoch, None
-        if self._iterator is not None:
-            self._iterator.finished = True
+        if self._place is not None:
+            self._place.finished = True
+
+    def _where(self) -> Place:
+        """Where the caller is: in a running `for`, or before the next."""
+        if self._resume is not None:
+            return self._resume
+        if self._place is not None and self._place.used and not self._place.finished:
+            return self._place
+        return Place(self._epoch, 0, None)
 
     # -- state
 
     def state_dict(self) -> dict[str, Any]:
         """Where the caller is: counts the batches received, not those prepared."""
-        iterator = self._iterator
-        if self._resume is not None and (iterator is None or iterator.finished or iterator.superseded):
-            epoch, step, until, cursor = self._resume
-        elif iterator is None or iterator.finished or not iterator.used:
-            epoch, step, until, cursor = self.epoch, 0, None, None
-            if iterator is not None and not iterator.finished:
-                epoch, step, until = iterator.epoch, iterator.step, iterator.until
-        else:
-            epoch, step, until, cursor = iterator.epoch, iterator.step, iterator.until, self._cursor
-        position = step * self.plan.samples_per_step
-        return state.pack(self.pipeline, epoch, position, until, cursor)
+        place = self._where()
+        if place.step and not self._settings.in_order:
+            raise StateError(
+                "with in_order=False the batches received are no beginning of the epoch, so there is no "
+                "place to come back to; take the state between epochs, or use in_order=True"
+            )
+        position = place.step * self.plan.samples_per_step
+        return state.pack(self.pipeline, place.epoch, position, place.until, place.cursor)
 
     def load_state_dict(self, loaded: dict[str, Any]) -> None:
         """Go on where another loader of the same pipeline was, whatever its mode, workers and replicas."""
@@ -257,21 +249,19 @@ class Loader:
         step, rest = divmod(int(loaded["position"]), self.plan.samples_per_step)
         if rest:
             raise StateError(
-                f"the state is {loaded['position']} samples into its epoch, which is no whole number of steps of "
-                f"{self.plan.samples_per_step} samples; use the same number of iterations"
+                f"the state is {loaded['position']} samples into its epoch, which is no whole number of "
+                f"steps of {self.plan.samples_per_step} samples; use the same number of iterations"
             )
-        epoch, until, cursor = int(loaded["epoch"]), loaded["until"], loaded["cursor"]
-        ended = not self.recipe.scanned and step >= len(self)
-        if ended or (cursor is not None and cursor.get("ended")):
-            epoch, step, cursor = epoch + 1, 0, None
+        place = Place(int(loaded["epoch"]), step, loaded["until"], loaded["cursor"])
+        if not self.recipe.scanned and step >= len(self):
+            place = Place(place.epoch + 1, 0, place.until)
         if self._epochs is None:
-            until = None
-        elif until is None or epoch >= until:
-            until = epoch + self._epochs
-        self._resume = (epoch, step, until, cursor)
-        self._epoch = epoch
-        if self._iterator is not None:
-            self._iterator.superseded = self._iterator.finished = True
+            place.until = None
+        elif place.until is None or place.epoch >= place.until:
+            place.until = place.epoch + self._epochs
+        if self._place is not None:
+            self._place.superseded = self._place.finished = True
+        self._resume, self._epoch = place, place.epoch
 
     # -- looking and evaluating
 
@@ -289,7 +279,7 @@ class Loader:
         return evaluating.batch_at(self, epoch, step)
 
     def synthetic(self) -> Iterator[Any]:
-        """As many batches of the same shapes as an epoch has, all of them one and the same that stays in memory."""
+        """As many batches as an epoch has, all of them one and the same that stays in memory."""
         return evaluating.synthetic(self)
 
     def collect(self, fn: Callable[[Any], Any], *, progress: bool | None = None) -> Any:
@@ -297,7 +287,7 @@ class Loader:
         return evaluating.collect(self, fn, progress)
 
     def average(self, fn: Callable[[Any], Any], *, progress: bool | None = None) -> Any:
-        """The mean over all samples of an epoch of what `fn(batch)` returns, each batch weighted by its size."""
+        """The mean of what `fn(batch)` returns over an epoch, each batch weighted by its size."""
         return evaluating.average(self, fn, progress)
 
     def stats(self) -> Statistics:
@@ -310,11 +300,6 @@ class Loader:
         if self._closed:
             raise PipelineError("the loader is closed; make a new one")
 
-    def _holder(self) -> dict[str, Any]:
-        """What must be closed when the loader is forgotten; holds no reference to the loader itself."""
-        self._kept: dict[str, Any] = {"loader": weakref.ref(self)}
-        return self._kept
-
     def close(self) -> None:
         """End the workers, unless they are shared, and let go of the memory. Batches in hand stay valid."""
         if self._closed:
@@ -323,7 +308,7 @@ class Loader:
         self._finalizer.detach()
         stream, self._stream = self._stream, None
         if stream is not None and (not self._shared or self._workers is None or self._workers.started):
-            with stream.crew.lock:  # type: ignore[attr-defined]
+            with stream.crew.lock:
                 stream.close()
         if self._workers is not None and not self._shared:
             self._workers.close()
@@ -344,72 +329,77 @@ class Loader:
         return f"Loader({self.decision or 'auto'})\n{self.pipeline!r}"
 
 
+@dataclass
+class Place:
+    """Where a run over the loader is: `step` batches of `epoch` were received; it ends before `until`."""
+
+    epoch: int
+    step: int
+    until: int | None
+    cursor: Any = None
+    used: bool = False
+    finished: bool = False
+    superseded: bool = False
+
+
 class LoaderIterator:
     """One run over a loader. It survives an exception and goes on with the next batch."""
 
-    def __init__(self, loader: Loader, epoch: int, step: int, until: int | None):
-        self.loader = loader
-        self.epoch = epoch
-        self.step = step
-        self.until = until
-        self.used = step > 0
-        self.finished = False
-        self.superseded = False
+    def __init__(self, loader: Loader, place: Place):
+        self._loader = loader
+        self._place = place
         self._steps = None if loader.recipe.scanned else len(loader)
-        self._thread = threading.get_ident()
 
     def __iter__(self) -> LoaderIterator:
         return self
 
     def __next__(self) -> Any:
-        loader = self.loader
-        if self.finished or self.superseded:
-            if self.superseded and not self.finished:
-                raise PipelineError("a newer iterator of this loader has taken over; use that one")
+        loader, place = self._loader, self._place
+        if place.finished:
             raise StopIteration
+        if place.superseded:
+            raise PipelineError("a newer iterator of this loader has taken over; use that one")
         if self._steps is None:
             return self._scan()
-        if self.step >= self._steps:
+        if place.step >= self._steps:
             self._next_epoch()
-        self.step += 1
-        self.used = True
+        place.step += 1
+        place.used = True
         try:
             batch = loader._take()
-        except Stalled:
-            self.step -= 1
+        except (Stalled, KeyboardInterrupt):
+            place.step -= 1
             raise
         loader._waiting.batches += 1
-        if self.step == self._steps:
-            loader._epoch = self.epoch + 1
         return batch
 
     def _next_epoch(self) -> None:
-        if self.until is not None and self.epoch + 1 >= self.until:
-            self.finished = True
-            self.loader._epoch = self.epoch + 1
+        place = self._place
+        if place.until is not None and place.epoch + 1 >= place.until:
+            place.finished = True
+            self._loader._epoch = place.epoch + 1
             raise StopIteration
-        self.epoch, self.step = self.epoch + 1, 0
+        place.epoch, place.step, place.cursor = place.epoch + 1, 0, None
 
     def _scan(self) -> Any:
         """A scanned pipeline knows its end only when it comes to it."""
-        loader = self.loader
+        place = self._place
         while True:
-            taken = loader._take()
-            self.used = True
+            taken = self._loader._take()
+            place.used = True
             if taken.ended:
                 self._next_epoch()
-                loader._cursor = None
                 continue
-            self.step += 1
-            loader._cursor = taken.cursor
-            loader._waiting.batches += 1
+            place.step += 1
+            place.cursor = taken.cursor
+            self._loader._waiting.batches += 1
             if taken.error is not None:
                 raise taken.error
             return taken.batch
 
 
-def _close(kept: dict[str, Any]) -> None:
-    loader = kept["loader"]()
+def _close(reference: weakref.ref[Loader]) -> None:
+    loader = reference()
     if loader is not None:
         loader.close()
 
@@ -417,14 +407,10 @@ def _close(kept: dict[str, Any]) -> None:
 def _check_settings(
     prefetch: int | None, epochs: int | None, on_error: str, timeout: float | None, memory_limit: int | None
 ) -> None:
-    if prefetch is not None and (isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 1):
-        raise PipelineError(
-            f"prefetch={prefetch!r}: give a number of batches to keep ready, at least 1, or None"
-        )
-    if epochs is not None and (isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1):
-        raise PipelineError(
-            f"epochs={epochs!r}: give the number of epochs of one `for`, or None for an endless one"
-        )
+    if prefetch is not None:
+        _check_number(prefetch, 1, "prefetch is a number of batches to keep ready, at least 1, or None")
+    if epochs is not None:
+        _check_number(epochs, 1, "epochs is the number of epochs of one `for`, or None for an endless one")
     if on_error not in ("raise", "replace"):
         raise PipelineError(f"on_error={on_error!r} is unknown; use 'raise' or 'replace'")
     if timeout is not None and not timeout > 0:
@@ -433,10 +419,6 @@ def _check_settings(
         raise PipelineError(f"memory_limit={memory_limit!r}: give bytes, more than 0, or None")
 
 
-def copy_of(batch: Any) -> Any:
-    """A batch that does not look into a slot.
-
-    >>> copy_of({"x": np.zeros(2)})
-    {'x': array([0., 0.])}
-    """
-    return tree_map(own, batch)
+def _check_number(value: Any, least: int, rule: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise PipelineError(f"{rule}; {value!r} was given")

@@ -1,7 +1,8 @@
 """The chain a user writes: a source, an order, maps and filters, a batch. Immutable, lazy, printable.
 
-Stages that say which samples come when (take, shuffle, shard, ...) and stages that say what becomes of a sample (map,
-filter, ...) may be written in any order before `batch`: the randomness of a map belongs to the sample's final position.
+Stages that say which samples come when (take, shuffle, shard, ...) and stages that say what becomes of a
+sample (map, filter, ...) may be written in any order before `batch`: the randomness of a map belongs to the
+sample's final position.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ class Pipeline:
     def shuffle(self, seed: Seed = 0, block: int | None = None) -> Pipeline:
         """Another order each epoch, the same for the same seed and epoch.
 
-        `block=1000` keeps neighbours together: runs of 1000 samples are shuffled, and the samples within each run, for data
-        that is slow to read out of order.
+        `block=1000` keeps neighbours together, for data that is slow to read out of order: runs of 1000
+        samples are shuffled, and the samples within each run.
         """
         number = as_seed(seed)
         order: Order = Shuffled(number) if block is None else BlockShuffled(number, block)
@@ -167,8 +168,9 @@ class Pipeline:
     def map(self, fn: Callable[..., Any], out: Any = None) -> Pipeline:
         """Apply `fn(sample)`, or `fn(sample, rng)`, to every sample, in the workers.
 
-        A parameter named `rng` gets a numpy generator that belongs to this sample in this epoch. A parameter named `out` gets
-        arrays to write the result into, which `out=` declares: a tree of `(shape, dtype)`.
+        A parameter named `rng` gets a numpy generator that belongs to this sample in this epoch. A
+        parameter named `out` gets arrays to write the result into, which `out=` declares: a tree of
+        `(shape, dtype)`.
         """
         return self._staged(Stage.of("map", fn, out))
 
@@ -204,9 +206,10 @@ class Pipeline:
     ) -> Pipeline:
         """Put samples together, `size` at a time, or a whole step of a `Plan`.
 
-        `last` says what becomes of a short last step: `"keep"`, `"drop"` (also `drop_last=True`), or `"wrap"`. `collate` is
-        `"stack"`, `"pad"`, `"concat"`, `"list"`, one of the collate objects, or your function of a list of samples.
-        `fixed_shapes=True` makes a sample of another shape than the first an error.
+        `last` says what becomes of a short last step: `"keep"`, `"drop"` (also `drop_last=True`), or
+        `"wrap"`. `collate` is `"stack"`, `"pad"`, `"concat"`, `"list"`, one of the collate objects, or your
+        function of a list of samples. `fixed_shapes=True` makes a sample of another shape than the first an
+        error.
         """
         self._not_batched("batch")
         plan = size if isinstance(size, Plan) else Plan(size)
@@ -364,8 +367,8 @@ class Pipeline:
             raise PipelineError("last='wrap' needs to know the length beforehand; use 'keep' or 'drop' here")
         elif batching.last == "keep" and not batching.plan.is_contiguous:
             raise PipelineError(
-                "the number of samples is not known beforehand, so last='keep' could give replicas unequal steps; "
-                "use drop_last=True"
+                "the number of samples is not known beforehand, so last='keep' could give replicas unequal "
+                "steps; use drop_last=True"
             )
 
 
@@ -400,7 +403,7 @@ class PipelineSource(Source):
         self._own = threading.local()
 
 
-def _count(what: str, count: int) -> int:
+def _count(what: str, count: Any) -> int:
     if not isinstance(count, int | np.integer) or count < 0:
         raise PipelineError(f".{what}() takes a number of samples, not {count!r}")
     return int(count)

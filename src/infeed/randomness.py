@@ -45,7 +45,7 @@ class KeyedRng:
 
     def __init__(self, seed: int):
         self._philox = np.random.Philox(key=0)
-        self._state: dict[str, Any] = dict(self._philox.state)
+        self._state: Any = dict(self._philox.state)
         self._key = self._state["state"]["key"]
         self._counter = self._state["state"]["counter"]
         self._key[0] = mix(seed)
@@ -84,7 +84,7 @@ class _Generator:
 
 def _python_generator() -> _Generator:
     """`random`. Its place in the state block is read straight from the object where that is safe."""
-    instance = random._inst  # type: ignore[attr-defined]
+    instance = random._inst
     fingerprint: Callable[[], Any] = random.getstate
     probe = random.Random(1)
     place = ctypes.c_int.from_address(id(probe) + object.__basicsize__)
@@ -101,7 +101,7 @@ def _python_generator() -> _Generator:
 
 def _numpy_generator() -> _Generator:
     """numpy's global `RandomState`: a Mersenne twister, whose state block has a public address."""
-    bits = np.random.get_bit_generator()
+    bits = np.random.mtrand.get_bit_generator()
     fingerprint: Callable[[], Any]
     if isinstance(bits, np.random.MT19937):
         block = (ctypes.c_uint32 * 625).from_address(bits.ctypes.state_address)

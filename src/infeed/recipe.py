@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from infeed.collate import Collate, Stack
 from infeed.layout import Field, Layout, aligned
 from infeed.plan import Last, Plan
-from infeed.sources import IterableSource, Source
+from infeed.sources import Columns, IterableSource, Source
 from infeed.stages import Stage
 
 INDEX_BYTES = 8
@@ -62,13 +62,18 @@ class Recipe:
             column.dtype is not None and not column.dtype.hasobject for column in columns.columns
         )
 
+    def columns(self) -> Columns:
+        """The columns of a source that `gathers`."""
+        columns = self.source.columns if isinstance(self.source, Source) else None
+        assert columns is not None
+        return columns
+
     def known_layout(self) -> Layout | None:
         """The layout, where it is plain without making a sample: arrays as they are, or a declared `out`."""
         if self.whole_batches or self.scanned:
             return None
         if self.gathers:
-            columns = self.source.columns  # type: ignore[union-attr]
-            assert columns is not None
+            columns = self.columns()
             fields = (
                 Field(name, column.dtype, column.shape or ())
                 for name, column in zip(columns.tree.names, columns.columns, strict=True)
@@ -76,8 +81,8 @@ class Recipe:
             return Layout(columns.tree, tuple(fields))
         return self.stages[-1].out if self.stages else None
 
-    def units(self, first_step: int, low: int, high: int) -> list[tuple[int, int]]:
-        """Rows `low` to `high` of a slot that begins with `first_step`, cut into micro-batches."""
+    def units(self, low: int, high: int) -> list[tuple[int, int]]:
+        """Rows `low` to `high` of a slot, cut into micro-batches."""
         size, step_rows = self.plan.micro_batch, self.plan.rows_per_step
         cuts, at = [], low
         while at < high:
@@ -109,7 +114,7 @@ def slot_bytes(rows: int, layout: Layout | None, payload: int) -> int:
 
 def index_view(memory: NDArray[np.uint8], rows: int) -> NDArray[np.int64]:
     """The indices at the head of a slot."""
-    return np.ndarray((rows,), np.int64, memory, 0)  # type: ignore[arg-type]
+    return np.ndarray((rows,), np.int64, memory, 0)
 
 
 def row_views(memory: NDArray[np.uint8], rows: int, layout: Layout) -> list[NDArray[Any] | None]:

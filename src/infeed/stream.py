@@ -3,158 +3,36 @@
     schedule: cut the stream into slots, slots into tasks       replied: note what came, schedule more
     [ step 7 ][ step 8 ][ steps 9..24 ] ...  ->  crew  ->  [ ready ][ ready ][ ... ]  ->  next()
 
-A slot holds one step, or several small ones, because a hand-over between threads or processes costs more than a small
-batch; a large step is filled by several workers together. Which steps share a slot and who fills it never changes a
-batch. All methods are called with the crew's lock held.
+A slot holds one step, or several small ones, because a hand-over between threads or processes costs more
+than a small batch; a large step is filled by several workers together. Which steps share a slot and who
+fills it never changes a batch. All methods are called with the crew's lock held.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from infeed.errors import OutOfMemory
 from infeed.filling import Delivery, Filling, own
 from infeed.layout import Layout, aligned
 from infeed.order import Chain
 from infeed.randomness import mix
 from infeed.recipe import INDEX_BYTES, Recipe, index_view, row_views, slot_bytes
-from infeed.slots import Arena, Slot, free_memory
-from infeed.slots.segments import megabytes
+from infeed.slots import Slot
+from infeed.streaming import LEARN_BYTES, Settings, StreamBase, next_task
 from infeed.tasks import BadRow, Piece, Reply, Task
 from infeed.trees import tree_map
 from infeed.wire import decode
 from infeed.workers.crew import Crew
 
 LEARN_ROWS = 4
-LEARN_BYTES = 1 << 18
 TASK_SECONDS = 0.002
 GROUP_SECONDS = 0.001
 GROUP_BYTES = 1 << 21
 GROUP_STEPS = 32
 ATTEMPTS = 32
-
-_numbers = itertools.count()
-_task_ids = itertools.count()
-
-
-@dataclass
-class Settings:
-    """What the user may set about how far ahead to work."""
-
-    prefetch: int | None = None
-    memory_limit: int | None = None
-    in_order: bool = True
-
-
-class Counters:
-    """Sums over all replies, for statistics and for cutting tasks."""
-
-    def __init__(self) -> None:
-        self.tasks = 0
-        self.rows = 0
-        self.seconds = 0.0
-        self.cpu = 0.0
-        self.general = 0
-        self.per_row = 0.0
-
-    def add(self, rows: int, reply: Reply) -> None:
-        """Count one reply; recent ones weigh more in `per_row`."""
-        self.tasks += 1
-        self.rows += rows
-        self.seconds += reply.seconds
-        self.cpu += reply.cpu
-        self.general += not reply.in_place
-        if rows:
-            now = reply.seconds / rows
-            self.per_row = now if not self.per_row else 0.8 * self.per_row + 0.2 * now
-
-
-class StreamBase:
-    """What every stream has: an arena, layouts, and the fillings on their way in order."""
-
-    def __init__(self, crew: Crew, recipe: Recipe, settings: Settings):
-        self.number = next(_numbers)
-        self.crew = crew
-        self.recipe = recipe
-        self.settings = settings
-        self.arena = Arena(shared=crew.shared)
-        self.layouts: dict[int, Layout] = {}
-        self.counters = Counters()
-        self.bad_samples: list[tuple[int, BadRow]] = []
-        self.copied = 0
-        self._fillings: deque[Filling] = deque()
-        self._limbo: set[int] = set()
-        self._payload_per_row = 0.0
-        self._by_task: dict[int, Filling] = {}
-        self._error: BaseException | None = None
-        self._limit = settings.memory_limit or max(free_memory() // 3, 1 << 26)
-
-    def lost(self, error: BaseException) -> None:
-        """The crew can do no more: everyone who waits is told."""
-        self._error = error
-
-    def staged(self, task: Task) -> tuple[Any, ...]:
-        """Only scanned streams stage samples."""
-        return ()
-
-    def _submit(self, filling: Filling, task: Task) -> None:
-        filling.out[task.id] = task
-        self._by_task[task.id] = filling
-        self.crew.submit(task)
-
-    def _slot(self, nbytes: int) -> Slot | None:
-        """A free slot of at least this size, or a new one while the limit allows; else None."""
-        self.arena.wanted = max(self.arena.wanted, nbytes)
-        slot = self.arena.take()
-        gone = self.arena.retired()
-        if gone:
-            self.crew.retire(self, gone)
-        if slot is not None:
-            return slot
-        if self.arena.slots and self.arena.nbytes + self.arena.wanted > self._limit:
-            return None
-        if self.arena.wanted > self._limit:
-            raise OutOfMemory(
-                f"one slot needs {megabytes(self.arena.wanted)}, more than the limit of {megabytes(self._limit)}; "
-                "use smaller steps, or raise memory_limit"
-            )
-        try:
-            return self.arena.new(self.arena.wanted)
-        except OutOfMemory:
-            if self._fillings:
-                return None  # go on with the slots there are
-            raise
-
-    def _abandon(self) -> None:
-        """Drop all fillings. Slots with tasks still in hand come free when these answer."""
-        for task in self.crew.cancel(self):
-            filling = self._by_task.pop(task.id, None)
-            if filling is not None:
-                filling.out.pop(task.id, None)
-        for filling in self._fillings:
-            filling.abandoned = True
-            if not filling.out:
-                filling.slot.release()
-        self._fillings.clear()
-
-    def close(self) -> None:
-        """Let go of everything; batches the user still holds stay valid."""
-        self._abandon()
-        self.crew.leave(self)
-        self.arena.close()
-
-    def _copy_out(self) -> bool:
-        """Whether the user keeps so many batches that this one must be a copy: the arena is at its limit."""
-        full = self.arena.nbytes + self.arena.wanted > self._limit
-        at_hand = sum(1 for filling in self._fillings)
-        copy = full and at_hand < 2
-        self.copied += copy
-        return copy
 
 
 class Stream(StreamBase):
@@ -334,7 +212,7 @@ class Stream(StreamBase):
     def _learn(self, filling: Filling) -> None:
         """A first, small task, whose result shows the layout; no sample is made twice for it."""
         if self.recipe.whole_batches:
-            high = self.recipe.units(filling.first_step, 0, filling.rows)[0][1]
+            high = self.recipe.units(0, filling.rows)[0][1]
         else:
             high = min(LEARN_ROWS, filling.rows)
         task = self._task(filling, 0, high, aligned(filling.rows * INDEX_BYTES), filling.slot.nbytes)
@@ -348,7 +226,7 @@ class Stream(StreamBase):
 
     def _task(self, filling: Filling, low: int, high: int, start: int, end: int) -> Task:
         return Task(
-            next(_task_ids),
+            next_task(),
             self.number,
             "fill",
             filling.epoch,
@@ -426,7 +304,7 @@ class Stream(StreamBase):
         filling.replies.clear()
 
     def _first(self, filling: Filling, task: Task, reply: Reply) -> None:
-        """The learning task's result: fix the layout, move its rows into a proper slot, go on with the rest."""
+        """The learning task's result: fix the layout, move its rows into a proper slot, go on."""
         layout = reply.layout
         if layout is not None and (layout.has_arrays or self.recipe.rowwise):
             self._learned(layout)

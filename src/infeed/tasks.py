@@ -16,9 +16,9 @@ from infeed.wire import Encoded
 class Task:
     """What a worker is asked for.
 
-    `kind` is `"fill"` (samples by index into rows of a slot), `"sift"` (maps and filters over a run of positions;
-    the survivors are staged), `"read"` (the next samples of a shard of an iterable, staged) or `"assemble"`
-    (staged samples into a batch).
+    `kind` is `"fill"` (samples by index into rows of a slot), `"sift"` (maps and filters over a run of
+    positions; the survivors are staged), `"read"` (the next samples of a shard of an iterable, staged) or
+    `"assemble"` (staged samples into a batch).
     """
 
     id: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 
@@ -26,13 +25,11 @@ def to_array(tensor: Any) -> NDArray[Any] | None:
     >>> to_array(torch.ones(2))
     array([1., 1.], dtype=float32)
     """
-    torch = sys.modules["torch"]
-    plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout == torch.strided
-    if not plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+    if type(tensor) is not sys.modules["torch"].Tensor:
         return None
     try:
-        array: NDArray[Any] = tensor.detach().numpy()
-    except (TypeError, RuntimeError):
+        array: NDArray[Any] = (tensor.detach() if tensor.requires_grad else tensor).numpy()
+    except (TypeError, RuntimeError):  # torch's words for what numpy cannot show
         return None
     return array
 

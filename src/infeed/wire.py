@@ -46,7 +46,7 @@ class Region:
         nbytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         if dtype.hasobject or nbytes <= SMALL or self.used + nbytes > self.memory.nbytes:
             return np.empty(shape, dtype)
-        array = np.ndarray(shape, dtype, self.memory, self.used)  # type: ignore[arg-type]
+        array = np.ndarray(shape, dtype, self.memory, self.used)
         self.used += aligned(nbytes)
         return array
 
@@ -126,7 +126,7 @@ def encode(obj: Any, region: Region, spill: Callable[[int], NDArray[np.uint8]]) 
         memory[:made_inside] = region.memory[:made_inside]
     for offset, array in copies:
         if array.nbytes:
-            np.ndarray(array.shape, array.dtype, memory, offset)[...] = array  # type: ignore[arg-type]
+            np.ndarray(array.shape, array.dtype, memory, offset)[...] = array
     memory[start:total] = np.frombuffer(pickled, np.uint8)
     return Encoded(start, len(pickled), total)
 

@@ -119,7 +119,7 @@ def share(array: NDArray[Any]) -> NDArray[Any]:
     check_room(array.nbytes, "the shared array")
     segment = Segment.shared(array.nbytes)
     owner = SharedBlock(segment)
-    shared = np.ndarray(array.shape, array.dtype, np.asarray(owner))  # type: ignore[arg-type]
+    shared = np.ndarray(array.shape, array.dtype, np.asarray(owner))
     np.copyto(shared, array)
     return shared
 

@@ -1,7 +1,8 @@
 """Messages between our own processes: one packet each, over private sockets, with descriptors beside them.
 
-Both ends are ours and the sockets have no name, so pickle is safe here. A packet stays small (what is large lies
-in a slot or travels as a descriptor), so it is sent whole or not at all, and a killed process leaves no half of one.
+Both ends are ours and the sockets have no name, so pickle is safe here. A packet stays small (what is large
+lies in a slot or travels as a descriptor), so it is sent whole or not at all, and a killed process leaves
+no half of one.
 """
 
 from __future__ import annotations

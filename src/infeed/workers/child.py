@@ -1,10 +1,10 @@
 """The life of one worker process: wait for a message, do it, answer; end when the loop ends.
 
-    loop --- job, slot, layout, task ---> worker     over the worker's own socket
-    loop <------------------- reply ---- worker     results lie in the slot; what does not fit comes as a new segment
+    loop --- job, slot, layout, task ---> worker     over the worker's own socket loop <-------------------
+    reply ---- worker     results lie in the slot; what does not fit comes as a new segment
 
-Ctrl-C is the loop's affair, so a worker ignores SIGINT. It dies with the helper (PR_SET_PDEATHSIG), in the middle
-of the user's code if need be, and the helper dies with the loop.
+Ctrl-C is the loop's affair, so a worker ignores SIGINT. It dies with the helper (PR_SET_PDEATHSIG), in the
+middle of the user's code if need be, and the helper dies with the loop.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Crew(ABC):
 
     size: int
     shared: bool = False
-    lock: threading.RLock  # type: ignore[valid-type]
+    lock: threading.RLock
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -73,7 +73,7 @@ class Crew(ABC):
     def close(self) -> None:
         """End all workers. May be called twice."""
 
-    def retire(self, job: Job, slots: list[int]) -> None:
+    def retire(self, job: Job, slots: list[int]) -> None:  # noqa: B027  (most crews need do nothing)
         """These slots are no longer used."""
 
     def idle(self) -> int:

@@ -22,8 +22,9 @@ import sys
 import time
 from typing import Any
 
+from infeed.runner import describe
 from infeed.workers.channel import Channel, Gone
-from infeed.workers.child import child_main, describe, die_with_parent, loading_failed
+from infeed.workers.child import child_main, loading_failed
 from infeed.workers.shipping import error_to_bytes, unpack
 
 GRACE = 0.3
@@ -169,6 +170,3 @@ def main(fd: int, directory: str, *, spawn: bool) -> None:
         os.chdir(directory)
     control = Channel(socket.socket(fileno=fd))
     helper_main(control, spawn=spawn, recipes={}, setup=None)
-
-
-__all__ = ["die_with_parent", "helper_main", "main"]

@@ -53,7 +53,7 @@ def start_helper(method: StartMethod, recipes: dict[int, Any], setup: Any) -> He
         f"import sys; sys.path[:] = {sys.path!r}; from infeed.workers.helper import main; "
         f"main({theirs.fileno()}, {os.getcwd()!r}, spawn={method == 'spawn'})"
     )
-    environment = {**{name: "1" for name in _ONE_THREAD}, **os.environ}
+    environment = {**dict.fromkeys(_ONE_THREAD, "1"), **os.environ}
     try:
         process = subprocess.Popen(
             [sys.executable, "-c", code],

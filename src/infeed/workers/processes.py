@@ -7,23 +7,20 @@
     │ the attendant thread         │ ◄─────────────────────────► │ worker │ at most two tasks in hand
     └──────────────────────────────┘                             └────────┘
 
-Who reads: whoever waits in `next()` reads the sockets himself, because waking another thread costs more than a small
-batch. While nobody waits, the attendant does, so that filling goes on during a training step.
-
 Who dies:
-- a worker: the helper says so; replies it had sent are still read, then its tasks are given out again and another worker
-  takes its place. The task it had in hand is repeated one sample at a time, so that a second death shows the sample.
-- the helper: the kernel ends its workers; once all their sockets are closed everything is started anew.
+- a worker: the helper says so; replies it had sent are still read, then its tasks are given out again and another
+  takes its place. The task it had in hand is repeated one sample at a time, so that another death shows which.
+- the helper: the kernel ends its workers; once all their sockets are closed, everything is started anew.
 - the loop: the helper sees its socket close and ends the workers.
 A slot is reused only after every task on it has answered or its worker is known to be dead.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import select
 import signal
-import threading
 import time
 import warnings
 from collections import deque
@@ -40,6 +37,7 @@ from infeed.wire import decode
 from infeed.workers.channel import Channel, Gone
 from infeed.workers.crew import Crew, Job
 from infeed.workers.launch import HelperProcess, StartMethod, start_helper
+from infeed.workers.mailbox import Mailbox
 from infeed.workers.shipping import Shipment, error_from_bytes, pack
 
 IN_HAND = 2
@@ -89,15 +87,7 @@ class ProcessCrew(Crew):
         self._fruitless = 0
         self._closed = False
         self._ending = False
-        self._poll = select.epoll()
-        self._bell = select.epoll()
-        self._waker_read, self._waker_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._bell.register(self._waker_read, select.EPOLLIN)
-        self._bell.register(self._poll.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
-        self._condition = threading.Condition(self.lock)
-        self._reader: int | None = None  # the thread that reads the sockets while it waits
-        self._waiting = 0
-        self._attendant: threading.Thread | None = None
+        self._mailbox: Mailbox | None = None
 
     # -- jobs
 
@@ -111,8 +101,8 @@ class ProcessCrew(Crew):
             if self._wanted is not None or self._helper is not None:
                 raise
             warnings.warn(
-                f"{error.__cause__ or error}: the pipeline cannot be pickled, so workers are forked from this process; "
-                "that is safe as long as it runs no other threads and has not touched a GPU",
+                f"{error.__cause__ or error}: the pipeline cannot be pickled, so workers are forked from "
+                "this process; that is safe as long as it runs no other threads and has not touched a GPU",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -153,7 +143,9 @@ class ProcessCrew(Crew):
             self._setup_shipment = pack(self._setup)
         recipes = {number: job.recipe for number, job in self.jobs.items()} if self._method == "fork" else {}
         self._helper = start_helper(self._method, recipes, self._setup)
-        self._poll.register(self._helper.control.fileno(), select.EPOLLIN)
+        if self._mailbox is None:
+            self._mailbox = Mailbox(self.lock, self._take)
+        self._mailbox.register(self._helper.control.fileno())
         if self._in_helper and self._method != "fork":
             if self._setup_shipment is not None:
                 sizes, fds = self._setup_shipment.message()
@@ -163,9 +155,6 @@ class ProcessCrew(Crew):
                 self._helper.control.send(("job", number, sizes), fds)
         for number in range(self.size):
             self._make(number)
-        if self._attendant is None:
-            self._attendant = threading.Thread(target=self._attend, name="infeed-attendant", daemon=True)
-            self._attendant.start()
 
     def _make(self, number: int) -> None:
         """Ask the helper for a worker. Its socket can be written to before it lives."""
@@ -184,7 +173,8 @@ class ProcessCrew(Crew):
         if self._method == "fork":
             worker.known = set(self.jobs)
         self._workers[number] = worker
-        self._poll.register(mine.fileno(), select.EPOLLIN)
+        assert self._mailbox is not None
+        self._mailbox.register(mine.fileno())
 
     # -- tasks
 
@@ -251,60 +241,21 @@ class ProcessCrew(Crew):
         except Gone:
             pass  # the helper will tell of its end, and the task is still in its hand
 
-    # -- waiting and reading
+    # -- replies
 
     def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Read replies until `ready()`; the first who waits reads, others are woken."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not ready():
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return False
-            if self._reader is not None:
-                self._waiting += 1
-                try:
-                    self._condition.wait(left)
-                finally:
-                    self._waiting -= 1
-                continue
-            self._read(left)
-        return True
+        """Let replies come in until `ready()`."""
+        if ready():
+            return True
+        if self._mailbox is None:
+            raise WorkerDied("the workers are closed")
+        return self._mailbox.wait(ready, timeout)
 
-    def _read(self, timeout: float | None) -> None:
-        self._reader = threading.get_ident()
-        try:
-            self.lock.release()  # type: ignore[attr-defined]
-            try:
-                events = self._poll.poll(timeout)
-            finally:
-                self.lock.acquire()  # type: ignore[attr-defined]
-            self._take(events)
-        finally:
-            self._reader = None
-            if self._waiting:
-                self._condition.notify_all()
-            if not self._closed:
-                self._bell.modify(self._poll.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
-
-    def _attend(self) -> None:
-        """The attendant thread: reads while no consumer waits."""
-        while True:
-            events = self._bell.poll()
-            with self.lock:
-                if self._closed:
-                    return
-                if self._reader is None:
-                    self._take(self._poll.poll(0))
-                    if self._waiting:
-                        self._condition.notify_all()
-                    self._bell.modify(self._poll.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
-            del events
-
-    def _take(self, events: list[tuple[int, int]]) -> None:
+    def _take(self, fds: list[int]) -> None:
         """Read what has come; the helper's news last, so that no reply of a dead worker is missed."""
         by_fd = {worker.channel.fileno(): worker for worker in self._workers.values()}
         news = False
-        for fd, _ in events:
+        for fd in fds:
             if fd in by_fd:
                 self._drain(by_fd[fd])
             else:
@@ -322,10 +273,8 @@ class ProcessCrew(Crew):
                 self._unregister(worker)
 
     def _unregister(self, worker: Worker) -> None:
-        try:
-            self._poll.unregister(worker.channel.fileno())
-        except (FileNotFoundError, ValueError):
-            pass  # done before
+        if self._mailbox is not None:
+            self._mailbox.unregister(worker.channel.fileno())
 
     def _answered(self, worker: Worker, reply: Reply, fds: list[int]) -> None:
         task = worker.hand.popleft()
@@ -362,12 +311,10 @@ class ProcessCrew(Crew):
 
     def _listen(self) -> None:
         """The helper's news."""
-        assert self._helper is not None
+        helper = self._helper
+        assert helper is not None
         try:
-            while (
-                self._helper is not None
-                and (received := self._helper.control.receive(block=False)) is not None
-            ):
+            while helper is self._helper and (received := helper.control.receive(block=False)) is not None:
                 message, _ = received
                 getattr(self, "_on_" + message[0])(*message[1:])
         except Gone:
@@ -382,7 +329,7 @@ class ProcessCrew(Crew):
             job.lost(error)
 
     def _on_threads(self, count: int) -> None:
-        """The user's imports start threads: forking after them is not safe, so let each worker load by itself."""
+        """The user's imports start threads: forking is not safe then, so let each worker load by itself."""
         self._in_helper = False
         self._restart()
 
@@ -408,9 +355,9 @@ class ProcessCrew(Crew):
         if lost:
             task = lost[0]
             task.deaths += 1
-            if task.careful and task.kind == "fill":
+            if task.careful and task.kind != "assemble":
                 self._suspect(task, cause)
-            task.careful = task.careful or task.kind == "fill"
+            task.careful = True
         self._tasks.extendleft(reversed([task for task in lost if task.id >= 0]))
 
     def _suspect(self, task: Task, cause: str) -> None:
@@ -418,22 +365,27 @@ class ProcessCrew(Crew):
         job = self.jobs.get(task.job)
         if job is None:
             return
-        indices = index_view(job.arena.slots[task.slot].segment.memory, task.rows)[task.low : task.high]
+        low, high = (task.low, task.high) if task.kind == "fill" else (0, task.rows)
+        indices = index_view(job.arena.slots[task.slot].segment.memory, task.rows)[low:high]
         marked = np.flatnonzero(indices < 0)
         indices[marked] = ~indices[marked]
         if task.deaths < KILLS or not len(marked):
             return
         row = int(marked[0])
-        position = int(job.recipe.positions(task.first_step, task.low + row, task.low + row + 1)[0])
+        position = task.first_step + row
+        if task.kind == "fill":
+            position = int(job.recipe.positions(task.first_step, low + row, low + row + 1)[0])
+        shard = f" of shard {task.shard!r}" if task.kind == "read" else ""
         error = SampleKilledWorker(
-            f"sample {indices[row]} (position {position} of epoch {task.epoch}) ended {task.deaths} worker processes, "
-            f"the last one {cause}. It may need more memory than there is, or crash the library that reads it"
+            f"sample {indices[row]}{shard} (position {position} of epoch {task.epoch}) ended {task.deaths} "
+            f"worker processes, the last one {cause}. It may need more memory than there is, or crash the "
+            "library that reads it"
         )
-        bad = BadRow(task.low + row, int(indices[row]), position, error)
-        dead = task.id
-        replies = {"replace": Reply(dead, "bad", [bad])}
-        job.replied(task, replies.get(job.recipe.on_error, Reply(dead, "failed", error)))
-        task.id = -1  # answered: not to be queued again
+        bad = Reply(task.id, "bad", [BadRow(low + row, int(indices[row]), position, error)])
+        named = task.kind != "fill" or job.recipe.on_error == "replace"
+        answered, task.id = task.id, -1  # answered: not to be queued again
+        again = dataclasses.replace(task, id=answered)
+        job.replied(again, bad if named else Reply(answered, "failed", error))
 
     def _helper_died(self) -> None:
         """All workers go with the helper; when the last has let go of its slots, start anew."""
@@ -457,7 +409,8 @@ class ProcessCrew(Crew):
         self._ending = True
         helper, self._helper = self._helper, None
         if helper is not None:
-            self._poll.unregister(helper.control.fileno())
+            if self._mailbox is not None:
+                self._mailbox.unregister(helper.control.fileno())
             while True:
                 try:
                     received = helper.control.receive(block=False)
@@ -519,7 +472,6 @@ class ProcessCrew(Crew):
             if self._closed:
                 return
             self._closed = True
-            os.write(self._waker_write, b"x")
             self._tasks.clear()
             self.jobs.clear()
             self._end_all()
@@ -527,12 +479,8 @@ class ProcessCrew(Crew):
                 if shipment is not None:
                     shipment.close()
             self._shipments.clear()
-        if self._attendant is not None and self._attendant is not threading.current_thread():
-            self._attendant.join(timeout=2)
-        for poller in (self._poll, self._bell):
-            poller.close()
-        os.close(self._waker_read)
-        os.close(self._waker_write)
+        if self._mailbox is not None:
+            self._mailbox.close()
 
 
 def _until_gone(worker: Worker) -> None:

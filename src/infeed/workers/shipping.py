@@ -1,10 +1,11 @@
 """Sends a recipe to worker processes once: its code by cloudpickle, its large arrays as one shared copy.
 
-    Shipment  = pickle (one segment) + all large arrays end to end (one segment) + arrays that were shared already
+    Shipment  = pickle (one segment) + all large arrays end to end (one segment) + arrays that were shared
+    already
 
-Large numpy arrays and tensors are replaced by references, memory maps by the name of their file. A worker maps the
-arrays copy-on-write: reading costs nothing, and a dataset that writes into its own arrays changes only its own view,
-as after a fork.
+Large numpy arrays and tensors are replaced by references, memory maps by the name of their file. A worker
+maps the arrays copy-on-write: reading costs nothing, and a dataset that writes into its own arrays changes
+only its own view, as after a fork.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def pack(recipe: Any) -> Shipment:
     """Pickle a recipe; `PipelineError` that names what cannot be pickled."""
     import cloudpickle
 
-    class Packer(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
+    class Packer(cloudpickle.Pickler):  # type: ignore[misc]
         def __init__(self, file: io.BytesIO):
             super().__init__(file, protocol=5)
             self.large: list[tuple[int, NDArray[Any]]] = []
@@ -160,7 +161,7 @@ def _is_editable(module: Any) -> bool:
 
 
 def _file_of(array: NDArray[Any]) -> tuple[str, str, int, Any, Any] | None:
-    """Name, mode, offset, dtype and shape of the part of a file that a memory map shows; None if it is none."""
+    """Name, mode, offset, dtype and shape of the part of a file that a memory map shows, if it is one."""
     if not array.flags.c_contiguous:
         return None
     root: Any = array
@@ -194,7 +195,7 @@ def unpack(sizes: tuple[int, int, list[int]], fds: list[int]) -> Any:
                 return np.memmap(name, dtype, mode, offset, shape)  # type: ignore[call-overload]
             number, offset, dtype, shape = rest
             memory = np.asarray(blocks[number]) if tag.endswith("block") else maps[number]
-            array: NDArray[Any] = np.ndarray(shape, dtype, memory, offset)  # type: ignore[arg-type]
+            array: NDArray[Any] = np.ndarray(shape, dtype, memory, offset)
             return from_array(array) if tag.startswith("tensor") else array
 
     return Unpacker(io.BytesIO(text)).load()
@@ -229,13 +230,13 @@ def error_to_bytes(error: BaseException, trace: str) -> bytes:
     kept = {key: value for key, value in error.__dict__.items() if key != "__notes__"}
     for content in ((type(error), error.args, kept), (type(error), (str(error),), {})):
         try:
-            data = cloudpickle.dumps((*content, notes, trace), protocol=5)
+            data: bytes = cloudpickle.dumps((*content, notes, trace), protocol=5)
             error_from_bytes(data)
             return data
         except Exception:
             continue
-    fallback = (RuntimeError, (f"{type(error).__name__}: {error}",), {}, notes, trace)
-    return cloudpickle.dumps(fallback, protocol=5)
+    fallback: Any = (RuntimeError, (f"{type(error).__name__}: {error}",), {}, notes, trace)
+    return bytes(cloudpickle.dumps(fallback, protocol=5))
 
 
 def error_from_bytes(data: bytes) -> BaseException:

@@ -37,6 +37,7 @@ class ThreadCrew(Crew):
         self._condition = threading.Condition(self.lock)
         self._queue: SimpleQueue[Task | None] = SimpleQueue()
         self._pending: dict[int, Task] = {}
+        self._readers: dict[int, dict[str, Any]] = {}
         self._waiting = 0
         self._closed = False
         self._threads = [
@@ -45,6 +46,16 @@ class ThreadCrew(Crew):
         ]
         for thread in self._threads:
             thread.start()
+
+    def join(self, job: Job) -> None:
+        """Begin to work for a job."""
+        super().join(job)
+        self._readers[job.number] = {}
+
+    def leave(self, job: Job) -> None:
+        """Work for it no more."""
+        super().leave(job)
+        self._readers.pop(job.number, None)
 
     def submit(self, task: Task) -> None:
         """Queue the task."""
@@ -82,10 +93,11 @@ class ThreadCrew(Crew):
                 job = self.jobs.get(task.job)
                 if self._pending.pop(task.id, None) is None or job is None:
                     continue
+                readers = self._readers[task.job]
             runner = runners.get(task.job)
             if runner is None:
                 runners = {number: made for number, made in runners.items() if number in self.jobs}
-                runner = runners[task.job] = Runner(job.recipe, "thread", worker)
+                runner = runners[task.job] = Runner(job.recipe, "thread", worker, readers)
             reply = self._run(runner, job, task) if failure is None else Reply(task.id, "failed", failure)
             with self.lock:
                 if task.job in self.jobs:
