@@ -41,8 +41,7 @@ class TakeRate:
     def _run(self, passes: int) -> float:
         steps = chain.from_iterable(repeat(self.steps, passes))
         threads = [
-            threading.Thread(target=self._take, args=(steps, buffers), daemon=True)
-            for buffers in self.buffers[1:]
+            threading.Thread(target=self._take, args=(steps, buffers), daemon=True) for buffers in self.buffers[1:]
         ]
         began = time.perf_counter()
         for thread in threads:

@@ -92,21 +92,19 @@ class Accessor:
 
 
 class BatchUpFeed:
-    """BatchUp, inline or with a pool of threads or processes."""
+    """BatchUp, inline or with a pool of threads or processes. Without `make`, the dataset is a plain array."""
 
     note = ""
 
-    def __init__(
-        self, dataset: Any, batch: int, make: MakeBatch, pool: str = "inline", workers: int = 2, nbytes: int = 0
-    ):
+    def __init__(self, dataset: Any, batch: int, make: MakeBatch | None, pool: str, workers: int, nbytes: int):
         from batchup import data_source, work_pool
 
-        source = data_source.ArrayDataSource([Accessor(dataset, make)])
+        source = data_source.ArrayDataSource([dataset if make is None else Accessor(dataset, make)])
         self._pool: Any = None
         if pool != "inline":
             kinds = {"threads": work_pool.WorkerThreadPool, "processes": work_pool.WorkerProcessPool}
             self._pool = kinds[pool](processes=workers)
-            ahead = 20 if not nbytes else int(np.clip(BUFFERED_BYTES // nbytes, 4, 20))
+            ahead = int(np.clip(BUFFERED_BYTES // nbytes, 4, 20))  # 20 is its default
             source = self._pool.parallel_data_source(source, batch_buffer_size=ahead)
         self.source, self.batch = source, batch
         self.steps = -(-len(dataset) // batch)

@@ -64,12 +64,11 @@ class Seat:
         self._answer("the start")
 
     def turn(self) -> None:
-        """Let it have its turn, and wait until it is quiet again."""
+        """Let it have its turn."""
         self.pipe.send("turn")
         value = self._answer("a turn")
         if value is not None:
             self.standing.values.append(value)
-        settle(self.process.pid)
 
     def _answer(self, what: str) -> float | None:
         deadline = time.monotonic() + PATIENCE
@@ -137,7 +136,7 @@ def tree(pid: int | None) -> list[psutil.Process]:
         return []
 
 
-def settle(pid: int | None, at_most: float = 5.0) -> None:
+def settle(pid: int | None, at_most: float) -> None:
     """Wait until a process and its descendants use no more processor time."""
     deadline, before = time.monotonic() + at_most, -1.0
     while time.monotonic() < deadline:
@@ -155,9 +154,12 @@ def settle(pid: int | None, at_most: float = 5.0) -> None:
 
 
 def compete(
-    contestants: Sequence[Contestant], rounds: int, tell: Callable[[str], Any] = lambda text: None
+    contestants: Sequence[Contestant], rounds: int, tell: Callable[[str], Any], quiet: float = 5.0
 ) -> list[Standing]:
-    """Let everyone in, do the rounds, and return the standings in the order of the contestants."""
+    """Let everyone in, do the rounds, and return the standings in the order of the contestants.
+
+    `quiet` is how many seconds at most to wait after each turn for the contestant to become quiet.
+    """
     gc.collect()
     gc.freeze()
     seats: list[Seat] = []
@@ -165,12 +167,13 @@ def compete(
         for contestant in contestants:
             tell(f"start: {contestant.name}")
             seats.append(Seat(contestant, seats))
-            settle(seats[-1].process.pid)
+            settle(seats[-1].process.pid, quiet)
         for number in range(rounds):
             for seat in rotated(seats, number):
                 if seat.alive:
                     tell(f"round {number + 1} of {rounds}: {seat.standing.name}")
                     seat.turn()
+                    settle(seat.process.pid, quiet)
     finally:
         for seat in seats:
             seat.end()

@@ -408,7 +408,7 @@ class Forgetful(infeed.Loader):
 def test_a_step_lost_in_a_resume_is_caught():
     pipeline = numbers().batch(4)
     check_stream(functools.partial(Forgetful, pipeline), modes=["inline"])
-    with pytest.raises(AssertionError, match="resumed after step 0: .* batch 0 is not the same"):
+    with pytest.raises(AssertionError, match=r"resumed after step 0: .* batch 0 is not the same"):
         check_resume(functools.partial(Forgetful, pipeline), modes=["inline"])
 
 
@@ -438,7 +438,7 @@ def test_a_filtered_stream_is_worked_out_sample_by_sample():
     filtered = numbers().map(doubled).filter(lambda sample: sample["x"] % 3).map(doubled)
     for batched in (filtered.batch(4), filtered.batch(4, drop_last=True)):
         check_stream(batched, modes=["inline", "threads"])
-    with pytest.raises(AssertionError, match="otherwise than its samples say"):
+    with pytest.raises(AssertionError, match="epoch 0 has 6 steps; its samples make 5"):
         check_stream(functools.partial(Repeating, numbers().filter(is_odd).batch(2)), modes=["inline"])
 
 

@@ -80,9 +80,7 @@ def concat(*members: Any) -> Pipeline:
     return Pipeline(sources.concat(*pipelines(members)))
 
 
-def choose(
-    members: Sequence[Any], weights: Sequence[float] | None = None, stop: str | int = "first"
-) -> Pipeline:
+def choose(members: Sequence[Any], weights: Sequence[float] | None = None, stop: str | int = "first") -> Pipeline:
     """Samples of several sources mixed in proportion to `weights`.
 
     An epoch ends when the first source runs out (`stop="first"`), when every one has been used up, shorter

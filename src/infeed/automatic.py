@@ -90,9 +90,7 @@ def _for_samples(
     if own and not recipe.batch_stages:
         return Decision("threads", many, f"{many} threads: {cost}, all of it in our own code", reply)
     if thread_safe:
-        return Decision(
-            "threads", many, f"{many} threads: {cost}, and the code is said to be thread-safe", reply
-        )
+        return Decision("threads", many, f"{many} threads: {cost}, and the code is said to be thread-safe", reply)
     return Decision("processes", many, f"{many} processes: {cost}", reply)
 
 

@@ -24,9 +24,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("infeed: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `infeed demo | head`: whoever read has gone, and so has the need to write
-        sys.stdout = None
-        return 141
     except infeed.InfeedError as error:
         print(f"infeed: {error}", file=sys.stderr)
         return 1
@@ -47,14 +44,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_demo(commands: Any) -> None:
-    """`infeed demo`."""
+    """The arguments of `infeed demo`."""
     text = "show what is gained by threads and processes on this machine, in about half a minute"
     made = commands.add_parser("demo", help=text, description=f"{text[0].upper()}{text[1:]}.")
     made.add_argument("--quick", action="store_true", help="a few seconds, for a look; the figures are rough")
-    made.add_argument(
-        "--workers", type=_workers, metavar="N", help="how many (default: one for each core, 2 to 4)"
-    )
-    made.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE as well")
+    made.add_argument("--workers", type=_workers, metavar="N", help="how many (default: one for each core, 2 to 4)")
+    made.add_argument("--json", type=_writable, metavar="FILE", help="write all figures to FILE as well")
     made.set_defaults(run=run_demo)
 
 
@@ -64,11 +59,7 @@ def run_demo(chosen: argparse.Namespace) -> int:
 
     report = demo.run(demo.Settings.of(quick=chosen.quick, workers=chosen.workers))
     if chosen.json is not None:
-        try:
-            chosen.json.write_text(report.as_json())
-        except OSError as error:
-            print(f"infeed: the figures could not be written: {error}", file=sys.stderr)
-            return 1
+        chosen.json.write_text(report.as_json())
     return 0 if report.sound else 1
 
 
@@ -76,3 +67,12 @@ def _workers(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of workers from 1 up")
     return int(text)
+
+
+def _writable(text: str) -> Path:
+    """A file to write to, tried now and not after half a minute of work."""
+    try:
+        Path(text).open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot write there: {error}") from None
+    return Path(text)

@@ -40,9 +40,7 @@ class Workers:
         if mode == "auto":
             raise PipelineError("shared workers need a mode: 'threads' or 'processes'")
         if start_method is not None and start_method not in START_METHODS:
-            raise PipelineError(
-                f"start_method={start_method!r} is unknown; use one of {', '.join(START_METHODS)}"
-            )
+            raise PipelineError(f"start_method={start_method!r} is unknown; use one of {', '.join(START_METHODS)}")
         if setup is not None and not callable(setup):
             raise PipelineError(f"setup takes a function of the worker's number, not {setup!r}")
         self.count = 0 if mode == "inline" else count

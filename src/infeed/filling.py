@@ -59,13 +59,16 @@ class Delivery:
         self._layout = layout
         self._copy = copy
         self._decoded: dict[int, Any] = {}
-        memory = Lease(filling.slot).memory()
-        in_place = all(reply.in_place for _, reply in filling.replies)
-        self._batches: Iterator[Any]
-        if in_place and layout is not None:
-            self._batches = self._views(memory, layout)
-        else:
-            self._batches = self._pieces(memory, layout)
+        self._memory = Lease(filling.slot).memory()
+        self._slices: Iterator[Any] | None = None
+        whole = all(reply.in_place for _, reply in filling.replies) and not filling.errors
+        if whole and layout is not None:
+            columns: list[Any] = _light(row_views(self._memory, filling.rows, layout))
+            if layout.has_objects:
+                for place, column in zip(_object_places(layout), self._objects(self._memory, layout), strict=True):
+                    columns[place] = column
+            self._slices = _slices(columns, recipe.plan.rows_per_step, filling.rows, layout)
+            del self._memory
 
     @property
     def left(self) -> int:
@@ -78,37 +81,17 @@ class Delivery:
         error = self.filling.errors.get(step)
         if error is not None:
             raise error
-        batch = next(self._batches) if not self.filling.errors else self._seek(step)
+        if self._slices is not None:
+            batch = next(self._slices)
+            if self.step == self.filling.steps:
+                self._slices = None  # the lease is the user's now
+        else:
+            batch = self._step_batch(self._memory, step, self._layout)
         return tree_map(own, batch) if self._copy else batch
-
-    def _seek(self, step: int) -> Any:
-        """With failed steps among them, batches are made one by one."""
-        memory = Lease(self.filling.slot).memory()
-        return self._step_batch(memory, step, self._layout)
 
     def _bounds(self, step: int) -> tuple[int, int]:
         size = self._recipe.plan.rows_per_step
         return step * size, min((step + 1) * size, self.filling.rows)
-
-    def _views(self, memory: NDArray[np.uint8], layout: Layout) -> Iterator[Any]:
-        """The fast way: slices of the slot."""
-        filling = self.filling
-        columns: list[Any] = _light(row_views(memory, filling.rows, layout))
-        if layout.has_objects:
-            for place, column in zip(_object_places(layout), self._objects(memory, layout), strict=True):
-                columns[place] = column
-        del memory
-        size, rows = self._recipe.plan.rows_per_step, filling.rows
-        if filling.steps == 1:
-            first, columns = columns, []
-            yield layout.batch(first)
-            return
-        for low in range(0, rows, size):
-            leaves = [column[low : low + size] for column in columns]
-            if low + size >= rows:
-                columns = []
-            yield layout.batch(leaves)
-            del leaves
 
     def _objects(self, memory: NDArray[np.uint8], layout: Layout) -> list[list[Any]]:
         """The columns of objects, which came beside the slot, in the order of the rows."""
@@ -126,10 +109,6 @@ class Delivery:
             self._decoded[task.id] = decode(reply.where, memory[task.region[0] : task.region[1]])
         return self._decoded[task.id]
 
-    def _pieces(self, memory: NDArray[np.uint8], layout: Layout | None) -> Iterator[Any]:
-        for step in range(self.filling.steps):
-            yield self._step_batch(memory, step, layout)
-
     def _step_batch(self, memory: NDArray[np.uint8], step: int, layout: Layout | None) -> Any:
         """One step out of parts that came in different ways."""
         low, high = self._bounds(step)
@@ -139,9 +118,7 @@ class Delivery:
                 continue
             if reply.in_place:
                 assert layout is not None
-                parts.append(
-                    self._slice(task, reply, memory, layout, max(low, task.low), min(high, task.high))
-                )
+                parts.append(self._slice(task, reply, memory, layout, max(low, task.low), min(high, task.high)))
             else:
                 pieces = self._value(task, reply, memory)
                 parts.extend(piece for piece in pieces if piece.low < high and piece.high > low)
@@ -158,6 +135,15 @@ class Delivery:
             for place, column in zip(_object_places(layout), values, strict=True):
                 columns[place] = column[low - task.low : high - task.low]
         return Piece(low, high, layout.batch(columns))
+
+
+def _slices(columns: list[Any], size: int, rows: int, layout: Layout) -> Iterator[Any]:
+    """The fast way: each step as slices of the slot. Knows nothing of the delivery, or both would live too long."""
+    if rows <= size:
+        yield layout.batch(columns)
+        return
+    for low in range(0, rows, size):
+        yield layout.batch([column[low : low + size] for column in columns])
 
 
 def join(parts: Sequence[Piece], recipe: Recipe) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -162,23 +162,29 @@ class Layout:
             fields.append(Field(name, field.dtype, field.shape[1:], field.tensor))
         return Layout(tree, tuple(fields)) if fields else None
 
-    @property
+    @cached_property
     def has_objects(self) -> bool:
         """Whether some leaves are arbitrary objects, which travel beside the slot."""
         return any(field.dtype is None for field in self.fields)
 
-    @property
+    @cached_property
     def has_arrays(self) -> bool:
         """Whether any leaf lies in the slot."""
         return any(field.dtype is not None for field in self.fields)
 
-    @lru_cache(maxsize=64)  # noqa: B019  (layouts are few, small and live as long as their loader)
     def offsets(self, rows: int) -> tuple[int, ...]:
         """Where each field begins in a slot of `rows` rows; the last entry is the end of all."""
-        ends = [0]
-        for field in self.fields:
-            ends.append(ends[-1] + aligned(field.row_bytes * rows))
-        return tuple(ends)
+        known = self._offsets.get(rows)
+        if known is None:
+            ends = [0]
+            for field in self.fields:
+                ends.append(ends[-1] + aligned(field.row_bytes * rows))
+            known = self._offsets[rows] = tuple(ends)
+        return known
+
+    @cached_property
+    def _offsets(self) -> dict[int, tuple[int, ...]]:
+        return {}  # few entries: slots come in few sizes
 
     def nbytes(self, rows: int) -> int:
         """Bytes of a slot of `rows` rows."""
@@ -192,9 +198,7 @@ class Layout:
             for field, offset in zip(self.fields, offsets, strict=False)
         ]
 
-    def write(
-        self, samples: Sequence[Any], views: Sequence[NDArray[Any] | None], low: int
-    ) -> list[list[Any]]:
+    def write(self, samples: Sequence[Any], views: Sequence[NDArray[Any] | None], low: int) -> list[list[Any]]:
         """Write samples into rows `low` onward; returns the columns of objects, which have no rows."""
         objects = []
         for field, column, view in zip(self.fields, self.tree.columns(samples), views, strict=True):
@@ -217,10 +221,7 @@ class Layout:
     def batch(self, leaves: Sequence[Any]) -> Any:
         """The leaves as a batch: in structure, and as tensors where the samples were tensors."""
         return self.tree.build(
-            [
-                from_array(leaf) if field.tensor else leaf
-                for field, leaf in zip(self.fields, leaves, strict=True)
-            ]
+            [from_array(leaf) if field.tensor else leaf for field, leaf in zip(self.fields, leaves, strict=True)]
         )
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ from infeed.plan import Plan
 from infeed.scanning import ScannedStream
 from infeed.statistics import Statistics, Waiting
 from infeed.stream import Stream
-from infeed.streaming import Settings
+from infeed.streaming import NOTHING, Settings
 from infeed.tasks import Reply
 
 OnError = Literal["raise", "replace"]
@@ -97,9 +97,7 @@ class Loader:
         check_mode(mode)
         if isinstance(workers, Workers):
             if mode not in ("auto", workers.mode):
-                raise PipelineError(
-                    f"these workers are {workers.mode}, so mode={mode!r} cannot be had from them"
-                )
+                raise PipelineError(f"these workers are {workers.mode}, so mode={mode!r} cannot be had from them")
             return workers
         if workers == "auto":
             self._wanted_count: int | None = None
@@ -182,8 +180,10 @@ class Loader:
         stream = self._stream
         if stream is None:
             raise PipelineError("the loader is closed")
-        lock = stream.crew.lock
-        with lock:
+        batch = stream.at_hand()
+        if batch is not NOTHING:
+            return batch
+        with stream.crew.lock:
             if not stream.ready():
                 began = time.perf_counter()
                 there = stream.crew.wait(stream.ready, self._timeout)

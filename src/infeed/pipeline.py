@@ -110,8 +110,7 @@ class Pipeline:
         orders = split_parts(self._samples("split"), parts, number)
         shown = ", ".join(map(str, parts))
         return tuple(
-            self._ordered(order, f"split({shown}, seed={number})[{place}]")
-            for place, order in enumerate(orders)
+            self._ordered(order, f"split({shown}, seed={number})[{place}]") for place, order in enumerate(orders)
         )
 
     def folds(self, count: int, seed: Seed | None = None) -> list[tuple[Pipeline, Pipeline]]:
@@ -229,9 +228,7 @@ class Pipeline:
     def map_batch(self, fn: Callable[..., Any]) -> Pipeline:
         """Apply `fn(batch)`, or `fn(batch, rng)`, to every micro-batch, in the workers."""
         if self.batching is None:
-            raise PipelineError(
-                ".map_batch() comes after .batch(); before it there are only samples, see .map()"
-            )
+            raise PipelineError(".map_batch() comes after .batch(); before it there are only samples, see .map()")
         stage = Stage.of("map_batch", fn)
         return replace(self, batch_stages=(*self.batch_stages, stage), written=(*self.written, repr(stage)))
 
@@ -298,9 +295,7 @@ class Pipeline:
         """The samples of this pipeline as a source for another one."""
         self._not_batched("as_source()")
         if isinstance(self.source, IterableSource) or self.scanned:
-            raise PipelineError(
-                "an iterable or filtered pipeline has no random access, so it cannot be a source"
-            )
+            raise PipelineError("an iterable or filtered pipeline has no random access, so it cannot be a source")
         if not self.orders and not self.stages:
             return self.source
         return PipelineSource(self)
@@ -339,9 +334,7 @@ class Pipeline:
         if isinstance(self.source, IterableSource):
             raise PipelineError(f".{text} needs random access, which an iterable does not have")
         if any(stage.kind == "filter" for stage in self.stages):
-            raise PipelineError(
-                f".{text} after .filter() would need the length of what remains; put it before"
-            )
+            raise PipelineError(f".{text} after .filter() would need the length of what remains; put it before")
         made = replace(self, orders=(*self.orders, order), written=(*self.written, text))
         made.chain()  # says at once what does not fit
         return made

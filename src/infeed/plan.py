@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -81,37 +82,37 @@ class Plan:
                 f"{self.replicas - 1}; give None for one process that drives them all."
             )
 
-    @property
+    @cached_property
     def replica_batch(self) -> int:
         """Samples of one replica in one update of the weights."""
         return self.micro_batch * self.accumulate
 
-    @property
+    @cached_property
     def global_batch(self) -> int:
         """Samples of all replicas in one update of the weights."""
         return self.replica_batch * self.replicas
 
-    @property
+    @cached_property
     def samples_per_step(self) -> int:
         """Samples of all replicas in one step."""
         return self.global_batch * self.iterations
 
-    @property
+    @cached_property
     def rows_per_step(self) -> int:
         """Samples this loader yields in a full step: its own replica's, or all."""
         return self.samples_per_step // self._shares
 
-    @property
+    @cached_property
     def micro_batches_per_step(self) -> int:
         """Micro-batches this loader yields in a full step."""
         return self.rows_per_step // self.micro_batch
 
-    @property
+    @cached_property
     def is_contiguous(self) -> bool:
         """Whether the rows of a step are consecutive positions."""
         return self._shares == 1
 
-    @property
+    @cached_property
     def _shares(self) -> int:
         """Into how many shares a step is cut among processes."""
         return 1 if self.replica is None else self.replicas
@@ -132,9 +133,7 @@ class Plan:
         if last not in get_args(Last):
             raise PipelineError(f"last is {last!r}. Give 'keep', 'drop' or 'wrap'.")
         if n == 0:
-            raise PipelineError(
-                "there are no samples. Check the source, and the takes, skips and splits after it."
-            )
+            raise PipelineError("there are no samples. Check the source, and the takes, skips and splits after it.")
         if last == "drop" and n < self.samples_per_step:
             raise PipelineError(
                 f"dropping the short last step leaves none: a step takes {self.samples_per_step} samples and "

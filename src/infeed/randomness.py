@@ -158,9 +158,7 @@ class GlobalGenerators:
         if now == before:
             return ()
         old = dict(zip(self._all, before, strict=False))  # a torch imported since: told at the next look
-        return tuple(
-            name for name, mark in zip(self._all, now, strict=True) if name in old and old[name] != mark
-        )
+        return tuple(name for name, mark in zip(self._all, now, strict=True) if name in old and old[name] != mark)
 
     def note_use(self, stage: int, names: tuple[str, ...]) -> bool:
         """Remember that `stage` uses these; True if one of them was not known."""

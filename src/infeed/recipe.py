@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,27 +33,27 @@ class Recipe:
     on_error: str = "raise"
     fixed_shapes: bool = False
 
-    @property
+    @cached_property
     def scanned(self) -> bool:
         """Whether batches can only be found by going through the data: filters and iterables."""
         return isinstance(self.source, IterableSource) or self.last_filter >= 0
 
-    @property
+    @cached_property
     def last_filter(self) -> int:
         """The place of the last filter among the stages, or -1."""
         return max((i for i, stage in enumerate(self.stages) if stage.kind == "filter"), default=-1)
 
-    @property
+    @cached_property
     def whole_batches(self) -> bool:
         """Whether functions see whole micro-batches, so that tasks must not cut through them."""
         return bool(self.batch_stages) or not isinstance(self.collate, Stack)
 
-    @property
+    @cached_property
     def rowwise(self) -> bool:
         """Whether a batch may be written into rows of a slot, if its arrays turn out to have them."""
         return isinstance(self.collate, Stack)
 
-    @property
+    @cached_property
     def gathers(self) -> bool:
         """Whether the samples are never taken apart: whole columns go straight into the batch."""
         if self.stages or not isinstance(self.source, Source) or not isinstance(self.collate, Stack):

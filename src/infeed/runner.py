@@ -33,9 +33,7 @@ class Runner:
     `readers` are the open shards of an iterable, which threads share: a shard is read by one at a time.
     """
 
-    def __init__(
-        self, recipe: Recipe, kind: Kind, worker: int = 0, readers: dict[str, ShardReader] | None = None
-    ):
+    def __init__(self, recipe: Recipe, kind: Kind, worker: int = 0, readers: dict[str, ShardReader] | None = None):
         self.recipe = recipe
         self.kind = kind
         self.worker = worker
@@ -120,9 +118,7 @@ class Runner:
         samples = self.maker.samples(rows, careful=task.careful)
         return self._write_rows(task, rows, samples, memory, layout)
 
-    def _fill_in_place(
-        self, task: Task, rows: Rows, views: list[NDArray[Any] | None], layout: Layout
-    ) -> Reply:
+    def _fill_in_place(self, task: Task, rows: Rows, views: list[NDArray[Any] | None], layout: Layout) -> Reply:
         """The last map writes into the batch itself."""
         stages = self.recipe.stages
         samples = self.maker.samples(rows, careful=task.careful, upto=len(stages) - 1)

@@ -158,9 +158,7 @@ class Maker:
                 raise RowFailed(len(made), repr(stage)) from error
         return made
 
-    def _call(
-        self, number: int, stage: Stage, sample: Any, rows: Rows, row: int, outs: list[Any] | None
-    ) -> Any:
+    def _call(self, number: int, stage: Stage, sample: Any, rows: Rows, row: int, outs: list[Any] | None) -> Any:
         keywords: dict[str, Any] = {}
         self._seed(number, rows, row)
         if stage.rng:

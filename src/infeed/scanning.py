@@ -22,7 +22,7 @@ from infeed.order import Chain
 from infeed.recipe import INDEX_BYTES, Recipe, index_view, slot_bytes
 from infeed.slots import Slot
 from infeed.sources import IterableSource
-from infeed.streaming import LEARN_BYTES, Settings, StreamBase, next_task
+from infeed.streaming import LEARN_BYTES, NOTHING, Settings, StreamBase, next_task
 from infeed.tasks import BadRow, Reply, Task
 from infeed.wire import Region, decode, encode
 from infeed.workers.crew import Crew
@@ -101,6 +101,10 @@ class ScannedStream(StreamBase):
             taken = Taken(delivery.next(), cursor=cursor)
         self.schedule()
         return taken
+
+    def at_hand(self) -> Any:
+        """A slot of a scanned stream holds one step."""
+        return NOTHING
 
     # -- scheduling
 

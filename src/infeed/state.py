@@ -37,9 +37,7 @@ def check(state: Any, pipeline: Pipeline) -> None:
     """`StateError` that says what differs, when a state is not of this pipeline."""
     if not isinstance(state, dict) or state.get("infeed") != VERSION:
         found = state.get("infeed") if isinstance(state, dict) else type(state).__name__
-        raise StateError(
-            f"this is no state of an infeed loader (version {VERSION} was expected, {found} came)"
-        )
+        raise StateError(f"this is no state of an infeed loader (version {VERSION} was expected, {found} came)")
     here, there = fingerprint(pipeline), state["pipeline"]
     differing = [key for key in here if here[key] != there.get(key)]
     if differing:

@@ -18,20 +18,17 @@ import numpy as np
 from infeed.filling import Delivery, Filling, own
 from infeed.layout import Layout, aligned
 from infeed.order import Chain
+from infeed.pace import set_pace
 from infeed.randomness import mix
 from infeed.recipe import INDEX_BYTES, Recipe, index_view, row_views, slot_bytes
 from infeed.slots import Slot
-from infeed.streaming import LEARN_BYTES, Settings, StreamBase, next_task
+from infeed.streaming import LEARN_BYTES, NOTHING, Settings, StreamBase, next_task
 from infeed.tasks import BadRow, Piece, Reply, Task
 from infeed.trees import tree_map
 from infeed.wire import decode
 from infeed.workers.crew import Crew
 
 LEARN_ROWS = 4
-TASK_SECONDS = 0.002
-GROUP_SECONDS = 0.001
-GROUP_BYTES = 1 << 21
-GROUP_STEPS = 32
 ATTEMPTS = 32
 
 
@@ -47,6 +44,7 @@ class Stream(StreamBase):
         self._general = False
         self._adopted: Reply | None = None
         self._delivery: Delivery | None = None
+        self._set_pace()
         layout = recipe.known_layout()
         if layout is not None:
             self._learned(layout)
@@ -65,7 +63,7 @@ class Stream(StreamBase):
     @property
     def at(self) -> tuple[int, int]:
         """Epoch and step of the batch that `next` would give."""
-        if self._delivery is not None and self._delivery.left:
+        if self._delivery is not None:
             filling = self._delivery.filling
             return filling.epoch, filling.first_step + self._delivery.step
         if self._fillings:
@@ -84,7 +82,7 @@ class Stream(StreamBase):
 
     def ready(self) -> bool:
         """Whether `next` would return at once."""
-        if self._error is not None or (self._delivery is not None and self._delivery.left):
+        if self._error is not None:
             return True
         if not self.settings.in_order:
             self._promote()
@@ -101,16 +99,24 @@ class Stream(StreamBase):
                     return
 
     def next(self) -> Any:
-        """The next batch; only when `ready()`. Raises what went wrong with this step."""
-        if self._delivery is None or not self._delivery.left:
-            self._delivery = None
-            if self._error is not None:
-                raise self._error
-            filling = self._fillings.popleft()
-            layout = self.layouts.get(filling.layout)
-            self._delivery = Delivery(filling, self.recipe, layout, copy=self._copy_out())
-            self.schedule()
+        """The first batch of the next slot; only when `ready()`. Raises what went wrong with this step."""
+        if self._error is not None:
+            raise self._error
+        filling = self._fillings.popleft()
+        layout = self.layouts.get(filling.layout)
+        delivery = Delivery(filling, self.recipe, layout, copy=self._copy_out())
+        self._delivery = delivery if filling.steps > 1 else None
+        self.schedule()
+        return delivery.next()
+
+    def at_hand(self) -> Any:
+        """The next batch, when it lies in the slot that is being handed out; else `NOTHING`.
+
+        The only method that needs no lock: a slot that is being handed out belongs to the consumer.
+        """
         delivery = self._delivery
+        if delivery is None:
+            return NOTHING
         if delivery.left == 1:
             self._delivery = None
         return delivery.next()
@@ -124,68 +130,40 @@ class Stream(StreamBase):
                 break
 
     def _room(self) -> bool:
-        if self._version < 0 and not self._general:
+        if self._learning:
             return not self._fillings
-        return sum(filling.steps for filling in self._fillings) + self._group() <= self._ahead()
+        return self._under_way + self._pace.group <= self._pace.ahead
 
-    def _ahead(self) -> int:
-        """How many steps to keep filling or filled."""
-        group = self._group()
-        if self.settings.prefetch is not None:
-            return max(self.settings.prefetch, group)
-        if not self.crew.size:
-            return group
-        slots = 3 if self._parts() >= self.crew.size else 2 * self.crew.size + 1
-        return slots * group
+    @property
+    def _learning(self) -> bool:
+        return self._version < 0 and not self._general
 
-    def _group(self) -> int:
-        """How many steps share a slot."""
-        if self._version < 0 and not self._general:
-            return 1
-        seconds = self._step_seconds()
-        nbytes = max(1, slot_bytes(self.recipe.plan.rows_per_step, self._layout(), self._payload(1)))
-        group = min(int(GROUP_SECONDS / max(seconds, 1e-7)), GROUP_BYTES // nbytes, GROUP_STEPS, self.steps)
-        if self.settings.prefetch is not None:
-            group = min(group, max(1, self.settings.prefetch // 2))
-        return max(1, group)
+    @property
+    def _under_way(self) -> int:
+        return sum([filling.steps for filling in self._fillings])
 
-    def _step_seconds(self) -> float:
-        rows = self.recipe.plan.rows_per_step
-        if self.counters.per_row:
-            return rows * self.counters.per_row
-        layout = self._layout()
-        return rows * 1e-7 + (layout.nbytes(rows) / 5e9 if layout else 0.0)
-
-    def _parts(self) -> int:
-        """Into how many tasks a slot of one step is cut."""
-        if not self.crew.size:
-            return 1
-        rows = self.recipe.plan.rows_per_step
-        unit = self.recipe.plan.micro_batch if self.recipe.whole_batches else 1
-        wanted = int(self._step_seconds() / TASK_SECONDS)
-        return max(1, min(wanted, 4 * self.crew.size, rows // unit))
-
-    def _layout(self) -> Layout | None:
-        return self.layouts.get(self._version)
-
-    def _payload(self, steps: int) -> int:
-        """Bytes for what has no row in the slot, from what was seen so far."""
-        rows = steps * self.recipe.plan.rows_per_step
-        least = 4096 if self._general or (self._layout() and self._layout().has_objects) else 0  # type: ignore[union-attr]
-        return max(least, int(rows * self._payload_per_row * 1.25) + least)
+    def _set_pace(self) -> None:
+        """Reconsider how much to do at once, with what is known by now."""
+        self._pace = set_pace(
+            self.recipe,
+            self.layouts.get(self._version),
+            steps=self.steps,
+            workers=self.crew.size,
+            prefetch=self.settings.prefetch,
+            seconds_per_row=self.counters.per_row,
+            payload_per_row=self._payload_per_row,
+        )
 
     def _begin(self) -> bool:
         """Take a slot for the next steps and send out its tasks; False if there is no slot."""
         epoch, step = self._next
         if step >= self.steps:
             epoch, step = epoch + 1, 0
-        learning = self._version < 0 and not self._general
-        steps = min(self._group(), self.steps - step)
+        learning = self._learning
+        steps = 1 if learning else min(self._pace.group, self.steps - step)
         plan, size, last = self.recipe.plan, self.recipe.size, self.recipe.last
         rows = plan.rows_per_step * (steps - 1) + plan.rows(step + steps - 1, size, last)
-        full = plan.rows_per_step * self._group()
-        payload = LEARN_BYTES if learning else self._payload(self._group())
-        slot = self._slot(slot_bytes(max(rows, full), self._layout(), payload))
+        slot = self._slot(slot_bytes(rows, None, LEARN_BYTES) if learning else self._pace.nbytes)
         if slot is None:
             return False
         filling = Filling(epoch, step, steps, rows, slot, self._version)
@@ -246,7 +224,7 @@ class Stream(StreamBase):
         else:
             unit = self.recipe.plan.micro_batch if self.recipe.whole_batches else 1
             units = -(-(filling.rows - low) // unit)
-            parts = min(self._parts(), units)
+            parts = min(self._pace.parts, units)
             edges = [min(low + unit * (units * part // parts), filling.rows) for part in range(parts + 1)]
             bounds = list(itertools.pairwise(edges))
         start = slot_bytes(filling.rows, self.layouts.get(filling.layout), 0)
@@ -280,7 +258,11 @@ class Stream(StreamBase):
         self.counters.add(task.high - task.low, reply)
         if reply.where is not None:
             per_row = (reply.where.total + 256) / max(1, task.high - task.low)
-            self._payload_per_row = max(self._payload_per_row, per_row)
+            if per_row > self._payload_per_row:
+                self._payload_per_row = per_row
+                self._set_pace()
+        if self.counters.tasks < 8 or not self.counters.tasks % 64:
+            self._set_pace()
         if filling.learning:
             self._first(filling, task, reply)
         else:
@@ -316,10 +298,8 @@ class Stream(StreamBase):
             value = decode(reply.where, filling.slot.segment.memory[task.region[0] : task.region[1]])
         piece: Piece = value[0]
         old, rows = filling.slot, filling.rows
-        payload = self._payload(1) + (old.nbytes if self._general else 0)
-        slot = self._slot(slot_bytes(rows, self._layout(), payload))
-        if slot is None:
-            slot = self.arena.new(slot_bytes(rows, self._layout(), payload))
+        self._set_pace()
+        slot = self._slot(self._pace.nbytes) or self.arena.new(self._pace.nbytes)
         filling.slot, filling.layout, filling.learning = slot, self._version, False
         self._write_indices(filling)
         kept = Reply(task.id, "done", [piece])
@@ -334,6 +314,7 @@ class Stream(StreamBase):
     def _learned(self, layout: Layout) -> None:
         self._version += 1
         self.layouts[self._version] = layout
+        self._set_pace()
 
     def _replace(self, filling: Filling, task: Task, bad: list[BadRow]) -> None:
         """Give bad rows another sample, the same one in every run, and do the task again."""

@@ -18,6 +18,7 @@ from infeed.tasks import BadRow, Reply, Task
 from infeed.workers.crew import Crew
 
 LEARN_BYTES = 1 << 18
+NOTHING = object()
 
 _numbers = itertools.count()
 _task_ids = itertools.count()
@@ -53,7 +54,7 @@ class Counters:
         self.per_row = 0.0
 
     def add(self, rows: int, reply: Reply) -> None:
-        """Count one reply; recent ones weigh more in `per_row`."""
+        """Count one reply; recent ones weigh more in `per_row`, and the first, which is cold and small, not at all."""
         self.tasks += 1
         self.rows += rows
         self.seconds += reply.seconds
@@ -61,7 +62,7 @@ class Counters:
         self.general += not reply.in_place
         if rows:
             now = reply.seconds / rows
-            self.per_row = now if not self.per_row else 0.8 * self.per_row + 0.2 * now
+            self.per_row = now if self.tasks <= 2 else 0.75 * self.per_row + 0.25 * now
 
 
 class StreamBase(ABC):

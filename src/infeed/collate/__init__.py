@@ -40,9 +40,7 @@ def as_collate(spec: str | Collate | Callable[[list[Any]], Any]) -> Collate:
     if isinstance(spec, str) and spec in BY_NAME:
         return BY_NAME[spec]
     if isinstance(spec, type) and issubclass(spec, Collate):
-        raise PipelineError(
-            f"collate={spec.__name__} is the class; give one of its kind: {spec.__name__}(...)"
-        )
+        raise PipelineError(f"collate={spec.__name__} is the class; give one of its kind: {spec.__name__}(...)")
     if callable(spec):
         return Function(spec)
     names = ", ".join(repr(name) for name in BY_NAME)

@@ -91,9 +91,7 @@ class Concat(Collate):
         except IndexError:
             shapes = [array.shape for array in arrays]
             row = next(row for row, shape in enumerate(shapes) if not -len(shape) <= axis < len(shape))
-            what = (
-                f"{describe(name)}: row {row} has shape {shapes[row]}, without an axis {axis} to join along"
-            )
+            what = f"{describe(name)}: row {row} has shape {shapes[row]}, without an axis {axis} to join along"
             raise Mismatch(what, rows=(row,)) from None
         offsets = memory.new((len(lengths) + 1,), INT64)
         offsets[0] = 0

@@ -25,9 +25,7 @@ class Function(Collate):
 
     def __post_init__(self) -> None:
         if not callable(self.fn):
-            raise PipelineError(
-                f"a collate function must be callable with a list of samples; got {self.fn!r}"
-            )
+            raise PipelineError(f"a collate function must be callable with a list of samples; got {self.fn!r}")
 
     def __call__(self, samples: list[Any], memory: Memory) -> Any:
         """What the function returns; exceptions pass through as they are."""

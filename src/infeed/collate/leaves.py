@@ -136,9 +136,7 @@ def unequal(name: str, arrays: Sequence[Array], what: Literal["shape", "dtype"],
     """
     values = [getattr(array, what) for array in arrays]
     row = next((row for row, value in enumerate(values) if value != values[0]), 0)
-    message = (
-        f"{describe(name)}: row 0 has {what} {values[0]} and row {row} has {what} {values[row]}; {advice}"
-    )
+    message = f"{describe(name)}: row 0 has {what} {values[0]} and row {row} has {what} {values[row]}; {advice}"
     return Mismatch(message, rows=(0, row))
 
 

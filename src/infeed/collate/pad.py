@@ -126,9 +126,7 @@ class Pad(Collate):
         out = memory.new((len(arrays), rows, *rest), dtype)
         filling = np.broadcast_to(self._filling(dtype, name), (rows, *rest))
         pieces = [
-            piece
-            for array, length in zip(arrays, lengths, strict=True)
-            for piece in (array, filling[length:])
+            piece for array, length in zip(arrays, lengths, strict=True) for piece in (array, filling[length:])
         ]
         try:
             np.concatenate(pieces, out=out.reshape((len(arrays) * rows, *rest)), casting="no")
@@ -157,9 +155,7 @@ class Pad(Collate):
 
 def _check_positive(option: str, given: Any) -> None:
     if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
-        raise PipelineError(
-            f"Pad: `{option}` must be a positive int, or {{field: int}}, or None; got {given!r}"
-        )
+        raise PipelineError(f"Pad: `{option}` must be a positive int, or {{field: int}}, or None; got {given!r}")
 
 
 def _lengths(arrays: list[Array], name: str) -> list[int]:
@@ -167,9 +163,7 @@ def _lengths(arrays: list[Array], name: str) -> list[int]:
     shapes = [array.shape for array in arrays]
     if len({(len(shape), shape[1:]) for shape in shapes}) > 1:
         first = shapes[0]
-        row = next(
-            row for row, shape in enumerate(shapes) if len(shape) != len(first) or shape[1:] != first[1:]
-        )
+        row = next(row for row, shape in enumerate(shapes) if len(shape) != len(first) or shape[1:] != first[1:])
         what = (
             f"{describe(name)}: row 0 has shape {first} and row {row} has shape {shapes[row]}; only the "
             'first axis is padded: make the others equal with a map, or use collate="list"'

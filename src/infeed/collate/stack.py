@@ -12,9 +12,7 @@ from infeed.collate.collate import Array, Collate, Memory, Mismatch, take_apart
 from infeed.collate.leaves import DTYPE_ADVICE, Leaves, classify, describe, unequal
 
 SHAPE = attrgetter("shape")
-SHAPE_ADVICE = (
-    'stack needs equal shapes: use collate="pad", "concat" or "list", or make them equal with a map'
-)
+SHAPE_ADVICE = 'stack needs equal shapes: use collate="pad", "concat" or "list", or make them equal with a map'
 
 
 @dataclass(frozen=True, repr=False)

@@ -55,16 +55,16 @@ class Run:
 
     @property
     def waiting_share(self) -> float:
-        """The share of its time that the loop spent in `next()`; inline, that is where the loading is done."""
+        """The share of its time that the loop spent in `next()`; inline, that is where loading is done."""
         return self.waited / self.seconds if self.seconds else 0.0
 
 
 def measure(run: Run, work: Work, seconds: float, warm_up: float, redraw: Callable[[], None]) -> None:
     """Train for `seconds` on an endless stream, after a warm-up that is not counted.
 
-    The clock starts when the loader has run for a while: then the memory of every slot has been touched, which
-    is slow the first time, and batches prepared in advance do not pass for speed. `redraw` is called in the
-    time that belongs to training.
+    The clock starts when the loader has run for a while: then the memory of every slot has been touched,
+    which is slow the first time, and batches prepared in advance do not pass for speed. `redraw` is called
+    in the time that belongs to training.
     """
     run.status = "starting"
     redraw()

@@ -47,12 +47,16 @@ class Comparison:
 
 @dataclass
 class Report:
-    """The comparisons, the killing where there were processes to kill, and where all this was."""
+    """The comparisons, the killing where there were processes to kill, and where all this was.
+
+    `elsewhere` is the share of the cores that other programs used meanwhile.
+    """
 
     machine: dict[str, Any]
     comparisons: list[Comparison] = field(default_factory=list)
     killing: Killing | None = None
     seconds: float = 0.0
+    elsewhere: float = 0.0
 
     @property
     def sound(self) -> bool:
@@ -73,10 +77,9 @@ class Report:
         return {
             "machine": self.machine,
             "works": [_figures(comparison) for comparison in self.comparisons],
-            "killing": None
-            if self.killing is None
-            else {**asdict(self.killing), "sound": self.killing.sound},
+            "killing": None if self.killing is None else {**asdict(self.killing), "sound": self.killing.sound},
             "seconds": self.seconds,
+            "cores_used_elsewhere": self.elsewhere,
             "sound": self.sound,
         }
 

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+import psutil
 
 import infeed
 from infeed import cores
@@ -44,7 +45,7 @@ class Settings:
 
 def run(settings: Settings) -> Report:
     """All of it, shown on standard output; returns what was found."""
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), busy_elsewhere()
     report = Report(machine())
     screen = Screen(report)
     screen.opening()
@@ -63,6 +64,8 @@ def run(settings: Settings) -> Report:
         if report.killing is not None:
             kill(report.killing, slow.pipeline, settings.workers, screen.tick)
     report.seconds = time.perf_counter() - began
+    # capacity is counted as the system does, over all its cores, not only those we may use
+    report.elsewhere = max(0.0, busy_elsewhere() - busy) / report.seconds / (os.cpu_count() or 1)
     screen.closing()
     return report
 
@@ -75,6 +78,18 @@ def modes(workers: int, *, processes: bool = True) -> list[Run]:
     """
     names: list[Mode] = ["threads", "processes"] if processes else ["threads"]
     return [Run("inline", 0), *(Run(name, workers) for name in names)]
+
+
+def busy_elsewhere() -> float:
+    """Seconds of processor time that programs other than this one have used, or that a host has withheld.
+
+    >>> busy_elsewhere() >= 0
+    True
+    """
+    spent = psutil.cpu_times()
+    idle = spent.idle + getattr(spent, "iowait", 0.0)
+    twice = getattr(spent, "guest", 0.0) + getattr(spent, "guest_nice", 0.0)  # counted as user time as well
+    return float(sum(spent) - idle - twice - sum(psutil.Process().cpu_times()[:4]))
 
 
 def machine() -> dict[str, object]:

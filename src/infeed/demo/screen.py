@@ -1,13 +1,14 @@
-"""The demo on the screen: a table that grows while it is measured, or is printed once where nobody looks on."""
+"""The demo on the screen: a table that is live on a terminal, and printed once where nobody looks on."""
 
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +30,8 @@ class Screen:
     def __init__(self, report: Report, console: Console | None = None):
         self.report = report
         self.console = console or Console(file=sys.stdout, highlight=False)
+        self.width = min(WIDTH, self.console.width)
+        self.bar_width = max(8, self.width - WIDTH + BAR)
         plain = self.console.options.ascii_only
         self.full, self.light, self.cross, self.line = ("#", ".", "X", "-") if plain else ("█", "░", "✖", "─")
         self._live: Live | None = None
@@ -78,11 +81,10 @@ class Screen:
         """What it all means."""
         self._say(Text("\n What is gained", "bold"))
         for sentence in sentences(self.report):
-            head, colon, rest = sentence.partition(": ")
-            grid = Table.grid(padding=(0, 1))
-            grid.width = min(WIDTH + 1, self.console.width)
-            grid.add_row(" -", Text.assemble((head + colon, "bold" if colon else ""), rest))
-            self._say(grid)
+            lines = textwrap.fill(sentence, self.width, initial_indent=" - ", subsequent_indent="   ")
+            text = Text(lines)
+            text.stylize("bold", 3, lines.find(": ") + 1)
+            self._say(text)
         self._say(Text(f"   All of this took {self.report.seconds:.0f} seconds.\n", QUIET))
 
     def _say(self, *lines: RenderableType) -> None:
@@ -94,9 +96,9 @@ class Screen:
     def table(self) -> RenderableType:
         """The whole of it as it stands."""
         legend = Text.assemble((self.full, TRAINS), " trains  ", (self.light, WAITS), " waits for data")
-        head = _grid()
+        head = self._grid()
         head.add_row("", Text("samples/s", "bold"), Text("gain", "bold"), legend, Text("waited", "bold"))
-        parts: list[RenderableType] = [head, Text(" " + self.line * (WIDTH - 1), QUIET)]
+        parts: list[RenderableType] = [head, Text(" " + self.line * (self.width - 1), QUIET)]
         for comparison in self.report.comparisons:
             parts += [*self._section(comparison), ""]
         if self.report.killing is not None:
@@ -104,7 +106,7 @@ class Screen:
         return Group(*parts)
 
     def _section(self, comparison: Comparison) -> list[RenderableType]:
-        rows = _grid()
+        rows = self._grid()
         for run in comparison.runs:
             rows.add_row(*self._row(comparison, run))
         return [Text(f" {comparison.work.title}", "bold"), rows]
@@ -125,11 +127,11 @@ class Screen:
         ]
 
     def _bar(self, waited: float) -> Text:
-        right = round(waited * BAR)
-        return Text.assemble((self.full * (BAR - right), TRAINS), (self.light * right, WAITS))
+        right = round(waited * self.bar_width)
+        return Text.assemble((self.full * (self.bar_width - right), TRAINS), (self.light * right, WAITS))
 
     def _killing(self, killing: Killing) -> list[RenderableType]:
-        rows = _grid()
+        rows = self._grid()
         title = Text(" A worker process killed with SIGKILL in the middle of an epoch", "bold")
         if not killing.received:
             rows.add_row(Text("  stream", QUIET), "", "", Text("to come", QUIET), "")
@@ -148,10 +150,10 @@ class Screen:
 
     def _epoch(self, killing: Killing) -> Text:
         """How far the epoch has come, and where the worker died."""
-        length = round(killing.received / killing.batches * BAR)
+        length = round(killing.received / killing.batches * self.bar_width)
         text = Text(self.full * length, TRAINS)
         if killing.after:
-            place = min(length - 1, round(killing.after / killing.batches * BAR))
+            place = min(length - 1, round(killing.after / killing.batches * self.bar_width))
             text = Text.assemble(
                 (self.full * place, TRAINS),
                 (self.cross, f"bold {WAITS}"),
@@ -159,16 +161,19 @@ class Screen:
             )
         return text
 
+    def _grid(self) -> Table:
+        """Columns of the same widths for every part of the table."""
+        made = Table.grid(padding=(0, 2, 0, 0))
+        columns: list[tuple[int, JustifyMethod]] = [
+            (14, "left"),
+            (10, "right"),
+            (5, "right"),
+            (self.bar_width, "left"),
+            (9, "right"),
+        ]
+        for width, justify in columns:
+            made.add_column(width=width, no_wrap=True, justify=justify)
+        return made
+
 
 _STATUS = {"to come": "to come", "starting": "starting", "running": "starting", "done": "none came"}
-
-
-def _grid() -> Table:
-    """Columns of the same widths for every part of the table."""
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(width=14, no_wrap=True)
-    made.add_column(width=10, no_wrap=True, justify="right")
-    made.add_column(width=6, no_wrap=True, justify="right")
-    made.add_column(width=BAR, no_wrap=True)
-    made.add_column(width=9, no_wrap=True, justify="right")
-    return made

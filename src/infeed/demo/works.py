@@ -73,7 +73,7 @@ def images(count: int, *, shared: bool = True) -> Work:
     return Work(
         "images",
         f"{count:,} images of 1x128x128 float32 in memory, steps of {plan.samples_per_step}",
-        "images in memory",
+        "Images in memory",
         infeed.arrays(image=pixels, label=labels).shuffle(seed=SEED).batch(plan),
     )
 
@@ -134,7 +134,7 @@ def jitter(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
 
 
 def slow_items(count: int = 1024, seconds: float = 0.001, batch: int = 16) -> Work:
-    """Samples that take a millisecond of pure Python each, then noise from the generator each sample is given.
+    """Samples that take a millisecond of pure Python each, then noise from the sample's own generator.
 
     >>> slow_items(seconds=1e-6).holds_lock
     True

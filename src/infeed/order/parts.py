@@ -131,6 +131,4 @@ def fold_parts(n: int, k: int, seed: int | None = None) -> list[tuple[Rest, Part
     shuffle = None if seed is None else Shuffled(seed)
     small, larger = divmod(n, k)
     starts = [fold * small + min(fold, larger) for fold in range(k + 1)]
-    return [
-        (Rest(start, stop, n, shuffle), Part(start, stop, n, shuffle)) for start, stop in pairwise(starts)
-    ]
+    return [(Rest(start, stop, n, shuffle), Part(start, stop, n, shuffle)) for start, stop in pairwise(starts)]

@@ -60,9 +60,7 @@ class Segment:
     def shared(nbytes: int, *, reserve: bool = True) -> Segment:
         """Memory that other processes can map through `fd`."""
         if not hasattr(os, "memfd_create"):
-            raise PipelineError(
-                "worker processes need memfd_create (Linux); use mode='threads' on this system"
-            )
+            raise PipelineError("worker processes need memfd_create (Linux); use mode='threads' on this system")
         nbytes = max(PAGE, -(-nbytes // PAGE) * PAGE)
         fd = os.memfd_create("infeed", os.MFD_CLOEXEC)
         try:

@@ -28,9 +28,7 @@ def as_source(data: Any) -> Source | IterableSource:
     if callable(getattr(data, "as_source", None)) and not isinstance(data, type):
         made = data.as_source()
         if not isinstance(made, Source | IterableSource):
-            raise PipelineError(
-                f"{type(data).__name__}.as_source() returned a {type(made).__name__}, not a source"
-            )
+            raise PipelineError(f"{type(data).__name__}.as_source() returned a {type(made).__name__}, not a source")
         return made
     if isinstance(data, np.ndarray) or is_tensor(data):
         return arrays(data)

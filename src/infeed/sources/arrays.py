@@ -97,8 +97,7 @@ def arrays(*positional: Any, **named: Any) -> ArraysSource:
     """
     if bool(positional) == bool(named):
         raise PipelineError(
-            "arrays takes either arrays or named arrays, and at least one: "
-            "arrays(x, y) or arrays(image=x, label=y)"
+            "arrays takes either arrays or named arrays, and at least one: arrays(x, y) or arrays(image=x, label=y)"
         )
     if named:
         tree = Tree("dict", tuple(named), (LEAF,) * len(named))

@@ -180,9 +180,7 @@ def _of_array(data: NDArray[Any], name: str) -> Column:
     if data.ndim == 0:
         raise PipelineError(f"{_field(name)} is a single number; it needs one row per sample")
     if isinstance(data, np.ma.MaskedArray):
-        raise PipelineError(
-            f"{_field(name)} is a masked array; pass data.filled(value), and the mask as a field"
-        )
+        raise PipelineError(f"{_field(name)} is a masked array; pass data.filled(value), and the mask as a field")
     if not isinstance(data, np.memmap):
         data = np.asarray(data)
     if data.dtype.kind in "UST" and data.ndim == 1:

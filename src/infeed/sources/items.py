@@ -75,9 +75,7 @@ def source(items: Any) -> Source:
     if isinstance(items, np.ndarray):
         return arrays(items)
     if isinstance(items, dict | str | bytes):
-        raise PipelineError(
-            f"a {type(items).__name__} is no sequence of samples; pass a list, or arrays(**fields)"
-        )
+        raise PipelineError(f"a {type(items).__name__} is no sequence of samples; pass a list, or arrays(**fields)")
     missing = [name for name in ("__len__", "__getitem__") if not hasattr(items, name)]
     if missing or _is_iterable_dataset(items):
         why = f"has no {' and no '.join(missing)}" if missing else "can only be iterated"

@@ -68,9 +68,7 @@ def iterable(
     ['south 5 0', 'south 5 1']
     """
     if isinstance(factory, str | bytes):
-        raise PipelineError(
-            "iterable was given a single string; it takes a function that returns an iterator"
-        )
+        raise PipelineError("iterable was given a single string; it takes a function that returns an iterator")
     if isinstance(factory, Iterator):
         raise PipelineError(
             f"iterable was given a {type(factory).__name__}, which is used up after one epoch; "
@@ -109,9 +107,7 @@ def _arguments(factory: Any, given: bool) -> tuple[str, ...] | None:
     """
     if hasattr(factory, "__iter__") and not isinstance(factory, type):
         if given:
-            raise PipelineError(
-                "an object that is iterated as a whole has no shards; pass a function of `shard`"
-            )
+            raise PipelineError("an object that is iterated as a whole has no shards; pass a function of `shard`")
         return None
     try:
         parameters = list(inspect.signature(factory).parameters.values())

@@ -248,9 +248,7 @@ def _checked_weights(weights: Sequence[float] | None, lengths: list[int]) -> NDA
         raise PipelineError(f"source {lengths.index(0)} of choose is empty; leave it out")
     shares = [1.0] * len(lengths) if weights is None else [float(weight) for weight in weights]
     if len(shares) != len(lengths):
-        raise PipelineError(
-            f"choose was given {len(lengths)} sources and {len(shares)} weights; one for each"
-        )
+        raise PipelineError(f"choose was given {len(lengths)} sources and {len(shares)} weights; one for each")
     for weight in shares:
         if not (math.isfinite(weight) and weight > 0):
             raise PipelineError(f"weights must be above zero, and one is {weight}; leave that source out")

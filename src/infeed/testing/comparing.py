@@ -91,7 +91,7 @@ def _of_objects(first: Any, second: Any, name: str) -> str:
     if dataclasses.is_dataclass(first):
         keys = [field.name for field in dataclasses.fields(first)]
         return _of_parts(((key, getattr(first, key), getattr(second, key)) for key in keys), name)
-    if type(first).__eq__ is object.__eq__:
+    if "__eq__" not in {name for kind in type(first).__mro__[:-1] for name in vars(kind)}:
         return difference(getattr(first, "__dict__", {}), getattr(second, "__dict__", {}), name)
     same = first == second or (first != first and second != second)  # a NaN
     return "" if same else _told(name, f"is {first!r} and {second!r}")

@@ -57,17 +57,13 @@ def check_complete(pipeline: Pipeline, on_error: str, epochs: list[list[Any]]) -
         _check_count(recipe, epochs)
         return
     for epoch, batches in enumerate(epochs):
-        steps = list(
-            _filtered(pipeline, recipe, epoch) if recipe.scanned else _steps(pipeline, recipe, epoch)
-        )
+        steps = list(_filtered(pipeline, recipe, epoch) if recipe.scanned else _steps(pipeline, recipe, epoch))
         if len(steps) != len(batches):
             raise AssertionError(f"epoch {epoch} has {len(batches)} steps; its samples make {len(steps)}")
         for step, (batch, samples) in enumerate(zip(batches, steps, strict=True)):
             found = difference(batch, _collated(recipe, samples))
             if found:
-                raise AssertionError(
-                    f"epoch {epoch}, step {step} came otherwise than its samples say: {found}"
-                )
+                raise AssertionError(f"epoch {epoch}, step {step} came otherwise than its samples say: {found}")
 
 
 def _steps(pipeline: Pipeline, recipe: Recipe, epoch: int) -> Iterator[list[Any]]:

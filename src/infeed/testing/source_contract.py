@@ -45,9 +45,7 @@ class SourceContract:
     def test_its_length_is_a_number_that_stays(self) -> None:
         source = self._source()
         before = len(source)
-        assert before >= 2, (
-            f"a source with {before} samples shows nothing; make_source() must give at least 2"
-        )
+        assert before >= 2, f"a source with {before} samples shows nothing; make_source() must give at least 2"
         source.fetch(self._some(source), 0)
         assert len(source) == before, f"the length was {before}, and after reading {len(source)}"
 
@@ -119,6 +117,7 @@ class SourceContract:
     def test_a_column_writes_into_the_memory_it_is_given(self) -> None:
         for name, column, some in self._fixed_columns():
             out = np.empty((len(some), *(column.shape or ())), column.dtype)
+            out[...] = _junk(column)
             column.take(some, out)
             found = difference(out, np.asarray(column.take(some)))
             assert not found, f"column {name!r} with out= and without: {found}"
@@ -128,7 +127,7 @@ class SourceContract:
             rows = np.asarray(column.take(some))
             kept = rows.copy()
             assert rows.flags.writeable, f"column {name!r} gives memory that cannot be written"
-            rows.view(np.uint8)[...] = 0xA5
+            rows[...] = _junk(column)
             found = difference(np.asarray(column.take(some)), kept)
             assert not found, f"writing into what column {name!r} gave has changed the source: {found}"
 
@@ -197,6 +196,12 @@ class SourceContract:
 
 def _rows(column: Column, indices: IntArray) -> list[Any]:
     return [_row(row) for row in column.take(indices)]
+
+
+def _junk(column: Column) -> Any:
+    """A value of the column's dtype that its rows hardly have."""
+    assert column.dtype is not None
+    return np.frombuffer(b"\x01" * column.dtype.itemsize, column.dtype)[0]
 
 
 def _row(value: Any) -> Any:

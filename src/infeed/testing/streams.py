@@ -85,9 +85,7 @@ def _workers(modes: Sequence[Mode | Workers], count: int, stack: ExitStack) -> l
     """The workers of every mode; ours are ended with the check, the caller's are not."""
     if not modes:
         raise ValueError("modes is empty: name at least one")
-    return [
-        mode if isinstance(mode, Workers) else stack.enter_context(Workers(count, mode)) for mode in modes
-    ]
+    return [mode if isinstance(mode, Workers) else stack.enter_context(Workers(count, mode)) for mode in modes]
 
 
 def _epochs(make: Callable[..., Loader], crew: Workers, epochs: int) -> tuple[Epochs, Loader]:
