@@ -1,5 +1,5 @@
-"""The datasets. The same object is handed to every loader; sample `i` carries its own number, so that a warm-up epoch can
-check that each contestant gives every sample exactly once."""
+"""The datasets. The same object is handed to every loader. Sample `i` carries its own number, so that a
+warm-up epoch can check that each contestant gives every sample exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture: how many times faster, on a logarithmic scale, against what is wanted; and the share of the limit."""
+"""The picture: how many times faster, against what is wanted, and the share of the limit."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _texts(figure: Any, outcome: Outcome) -> None:
     quick = ", quick run: the figures mean nothing" if outcome.quick else ""
     versions = f"numpy {machine.versions['numpy']}, torch {machine.versions['torch']}"
     figure.supxlabel(
-        f"{machine.processor}, {machine.cores} cores, Python {machine.python}, {versions}, commit {machine.commit}, "
-        f"{outcome.date}; medians of {outcome.rounds} rounds, thin lines: quartiles{quick}",
+        f"{machine.processor}, {machine.cores} cores, Python {machine.python}, {versions}, "
+        f"commit {machine.commit}, {outcome.date}; medians of {outcome.rounds} rounds, thin lines: quartiles{quick}",
         fontsize=8, color="#555555",
     )  # fmt: skip

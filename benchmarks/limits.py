@@ -1,4 +1,4 @@
-"""What the machine can do at most: the same bytes gathered by numpy with nothing around it, the bare work on all cores."""
+"""What the machine can do at most: the same bytes gathered by bare numpy, the bare work on all cores."""
 
 from __future__ import annotations
 

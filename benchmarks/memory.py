@@ -1,8 +1,8 @@
 """Memory over epochs: the proportional set sizes (PSS) of a whole process tree, added up.
 
-Each contestant runs in a fresh interpreter, which imports only what it needs, and looks at its own tree in the middle of
-every epoch, with a batch in hand. PSS counts a page that several processes map once in all; pages of shared memory that
-nobody has mapped at that moment (batches on their way in torch) are not in it.
+Each contestant runs in a fresh interpreter, which imports only what it needs, and looks at its own tree in
+the middle of every epoch, with a batch in hand. PSS counts a page that several processes map once in all;
+pages of shared memory that nobody has mapped at that moment (batches on their way in torch) are not in it.
 """
 
 from __future__ import annotations

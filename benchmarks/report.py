@@ -90,7 +90,8 @@ def verdict_rows(results: Iterable[Result]) -> list[list[str]]:
 
 def _verdict_cells(result: Result, verdict: Verdict) -> list[str]:
     ours, other = result.standing(verdict.ours), result.standing(verdict.other)
-    assert ours is not None and other is not None
+    assert ours is not None
+    assert other is not None
     unit, ratio = result.work.unit, verdict.ratio
     return [
         COMPARED[verdict.kind],
@@ -190,15 +191,12 @@ def remarks(outcome: Outcome) -> list[str]:
     """What a reader should know about these figures."""
     said = []
     for result in outcome.results:
-        for one in result.failed:
-            said.append(_failure(result.work.name, one.name, one.error))
+        said += [_failure(result.work.name, one.name, one.error) for one in result.failed]
         if result.noisy and outcome.rounds > 1:
             said.append(
                 f"[yellow]noisy:[/] {result.work.name}: {', '.join(result.noisy)}: quartiles over 25 % apart"
             )
-    for footprint in outcome.memory:
-        if footprint.error:
-            said.append(_failure(footprint.case, footprint.name, footprint.error))
+    said += [_failure(one.case, one.name, one.error) for one in outcome.memory if one.error]
     if outcome.quick:
         said.append("[yellow]--quick: the sizes are tiny, so the figures mean nothing[/]")
     return said

@@ -93,8 +93,8 @@ class ColdStart:
 def rate(samples: int, seconds: float) -> Timing:
     """Samples per second.
 
-    The clock runs from the middle of one epoch to the middle of a later one: whole epochs with all their seams, and what
-    was prepared before it starts is as much as what lies ready when it stops.
+    The clock runs from the middle of one epoch to the middle of a later one: whole epochs with all their
+    seams, and what was prepared before it starts is as much as what lies ready when it stops.
     """
 
     def timing(feed: Feed) -> float:

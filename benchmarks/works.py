@@ -28,7 +28,7 @@ TRAINING = "the training alone"
 
 @dataclass(frozen=True)
 class Wanted:
-    """The ratios that are wanted: two processes against torch's two, auto against the best other, share of the limit."""
+    """The ratios wanted: two processes against torch's two, auto against the best other, and the limit."""
 
     torch: float | None = None
     best: float | None = None
@@ -93,7 +93,7 @@ class Job:
         given, make = (self.dataset.x, None) if plain else (self.dataset, self.make)
         return [
             self._entered(
-                f"BatchUp, inline" if pool == "inline" else f"BatchUp, {WORKERS} {pool}",
+                "BatchUp, inline" if pool == "inline" else f"BatchUp, {WORKERS} {pool}",
                 "BatchUp",
                 partial(BatchUpFeed, given, self.batch, make, pool, WORKERS, self.nbytes),
             )

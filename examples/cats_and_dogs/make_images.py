@@ -22,7 +22,7 @@ def make_images(folder: Path, count: int, seed: int = 1) -> None:
 
 def draw_animal(kind: str, rng: np.random.Generator) -> Image.Image:
     """One animal, somewhere near the middle of a picture of its own size."""
-    width, height = (int(side) for side in rng.integers(64, 200, size=2))
+    width, height = (rng.integers(64, 200) * rng.uniform(1.0, 1.3, size=2)).astype(int).tolist()
     image = Image.new("RGB", (width, height), _colour(rng, 150, 256))
     pen = ImageDraw.Draw(image)
     radius = min(width, height) * rng.uniform(0.26, 0.32)

@@ -57,17 +57,11 @@ def centre(batch: Batch) -> Batch:
 def _fit(image: np.ndarray, share: float, place: tuple[float, float], mirror: bool) -> np.ndarray:
     """A square cut out of the image at `place`, at the size of the model, with mean 0 and spread 1."""
     side = int(min(image.shape) * share)
-    top, left = (int(part * (whole - side)) for part, whole in zip(_central(image, place), image.shape, strict=True))
+    top, left = (int(part * (whole - side)) for part, whole in zip(place, image.shape, strict=True))
     square = Image.fromarray(image[top : top + side, left : left + side])
     pixels = np.asarray(square.resize((SIZE, SIZE), Image.Resampling.BOX), np.float32)
     pixels = pixels[:, ::-1] if mirror else pixels
     return (pixels - pixels.mean()) / (pixels.std() + 1.0)
-
-
-def _central(image: np.ndarray, place: tuple[float, float]) -> list[float]:
-    """Places along the long side stay near its middle, where the animal is."""
-    shortest = min(image.shape)
-    return [0.5 + (part - 0.5) * (1.0 if whole == shortest else 0.2) for part, whole in zip(place, image.shape, strict=True)]
 
 
 @dataclass

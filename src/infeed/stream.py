@@ -198,6 +198,7 @@ class Stream(StreamBase):
             self._submit(filling, task)
             return
         reply, self._adopted = self._adopted, None
+        task.high = reply.value[0].high
         filling.out[task.id] = task
         self._by_task[task.id] = filling
         self.replied(task, reply)

@@ -54,7 +54,7 @@ class Counters:
         self.per_row = 0.0
 
     def add(self, rows: int, reply: Reply) -> None:
-        """Count one reply; recent ones weigh more in `per_row`, and the first, which is cold and small, not at all."""
+        """Count one reply; the first, cold and small, hardly weighs in `per_row`."""
         self.tasks += 1
         self.rows += rows
         self.seconds += reply.seconds

@@ -34,7 +34,7 @@ print("ready", *crew.pids(), getattr(crew, "helper_pid", 0))
 FOREVER = "for batch in iterator: pass"
 
 
-def begin(mode: str = "processes", method: str | None = None, pause: float = 0.002, then: str = FOREVER) -> Any:
+def begin(mode: str = "processes", method: str | None = None, pause: float | str = 0.002, then: str = FOREVER) -> Any:
     """A script in the middle of its loop, and the processes that work for it."""
     program = start(LOOP.format(mode=mode, method=method, pause=pause, then=then))
     assert select.select([program.stdout], [], [], 60)[0]
@@ -119,28 +119,35 @@ print("done", caught)
 
 
 @pytest.mark.parametrize("method", [None, "fork", "spawn"])
-@pytest.mark.parametrize("pause", [0.002, 1000.0], ids=["busy", "stuck"])
-def test_killing_the_loop_leaves_no_process(method, pause):
-    if pause > 1:
-        then = "loader.close()\nstuck = infeed.Loader(pipeline, workers=2, mode='processes', start_method={!r})".format(method)
-        then += "\nimport builtins\nfeed = iter(stuck)\n"
-        then += "while not all(stuck._stream.crew.pids()) or len(stuck._stream.crew.pids()) < 2:\n"
-        then += "    stuck._stream.crew.wait(lambda: False, 0.05) if False else time.sleep(0.05)\n"
-        then += "print(*stuck._stream.crew.pids(), stuck._stream.crew.helper_pid)\ntime.sleep(1000)"
-        text = LOOP.format(mode="processes", method=method, pause="0.002 if os.environ.get('FAST') else 0.002", then=then)
-        text = text.replace("def work(sample):\n    time.sleep(0.002 if os.environ.get('FAST') else 0.002)",
-                            "def work(sample):\n    time.sleep(1000 if sample['x'][0] else 0)")  # fmt: skip
-        text = text.replace("loader.close()\n", "loader.close()\npipeline = infeed.arrays(x=np.ones((9, 4))).map(work).batch(4)\n")
-        program = start(text)
-        program.stdout.readline()
-        pids = [int(word) for word in program.stdout.readline().split()]
-    else:
-        program, pids = begin(method=method, pause=pause)
+def test_killing_the_loop_leaves_no_process(method):
+    program, pids = begin(method=method)
     assert len(pids) == 3
-    time.sleep(0.1)
     program.kill()
     finish(program)
     assert are_gone(pids)
+
+
+@pytest.mark.parametrize("method", [None, "fork", "spawn"])
+def test_killing_the_loop_leaves_no_process_that_is_stuck_in_the_users_code(method):
+    program, pids = begin(method=method, pause="1000 if sample['x'][0] else 0", then="""
+with loader:
+    pass
+pipeline = infeed.arrays(x=np.ones((100, 4))).map(work).batch(4)
+loader = infeed.Loader(pipeline, workers=2, mode="processes", start_method={method!r}, timeout=1)
+try:
+    next(iter(loader))
+except infeed.Stalled:
+    crew = loader._stream.crew
+    print("stuck", *crew.pids(), crew.helper_pid)
+time.sleep(1000)
+""".format(method=method))  # fmt: skip
+    assert are_gone(pids)
+    words = program.stdout.readline().split()
+    assert words[0] == "stuck"
+    assert len(words) == 4
+    program.kill()
+    finish(program)
+    assert are_gone([int(word) for word in words[1:]])
 
 
 def test_a_terminated_loop_leaves_no_process():

@@ -9,7 +9,8 @@ screen.py     the table, live where someone is looking
 running.py    the order of events
 """
 
+from infeed.demo.killing import Killing
 from infeed.demo.report import Report
 from infeed.demo.running import Settings, run
 
-__all__ = ["Report", "Settings", "run"]
+__all__ = ["Killing", "Report", "Settings", "run"]

@@ -22,9 +22,9 @@ TOUCHED = 10  # more batches than there are slots
 class Run:
     """One work in one mode: what has been measured so far.
 
-    >>> run = Run("threads", 2, samples=160, trained=0.09, waited=0.01)
+    >>> run = Run("threads", 2, samples=160, trained=0.75, waited=0.25)
     >>> run.name, run.rate, run.waiting_share
-    ('2 threads', 1600.0, 0.1)
+    ('2 threads', 160.0, 0.25)
     """
 
     mode: Mode

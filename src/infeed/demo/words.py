@@ -25,6 +25,7 @@ def sentences(report: Report) -> list[str]:
 def about(comparison: Comparison) -> str:
     """What workers gained in one comparison.
 
+    >>> from infeed.demo.measuring import Run
     >>> from infeed.demo.works import toy
     >>> inline = Run("inline", 0, samples=100, waited=0.3, trained=0.6)
     >>> threads = Run("threads", 2, samples=100, waited=0.0, trained=0.6)
