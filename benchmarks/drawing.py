@@ -34,7 +34,7 @@ def draw(outcome: Outcome, file: Path) -> None:
     limited = any(verdict.kind == "limit" for result in works for verdict in result.verdicts)
     height = 1.9 + 0.62 * len(works)
     figure, axes = plt.subplots(
-        1, 2 if limited else 1, figsize=(12 if limited else 9, height), width_ratios=(5, 2) if limited else (1,),
+        1, 2 if limited else 1, figsize=(12 if limited else 9, height), width_ratios=(5, 2.3) if limited else (1,),
         sharey=True, squeeze=False, layout="constrained",
     )  # fmt: skip
     try:
@@ -53,8 +53,8 @@ def draw(outcome: Outcome, file: Path) -> None:
                 for verdict in result.verdicts:
                     if verdict.kind == "limit":
                         _bar(shares, place, verdict, base=0.0)
-            shares.set_xlim(0, 1.65)
-            shares.set_xticks([0, 0.25, 0.5, 0.75, 1])
+            shares.set_xlim(0, 2.1)
+            shares.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
             shares.axvline(1, color=INK, linewidth=0.8)
             shares.set_xlabel("share of the limit")
         _texts(figure, outcome)
@@ -90,8 +90,9 @@ def _bar(axis: Any, place: float, verdict: Verdict, base: float) -> None:
             end = max(end, verdict.wanted)
     found = times(ratio.median)
     axis.annotate(
-        found if verdict.wanted is None else f"{found} of {verdict.wanted:.3g}", (end, place), xytext=(5, 0),
+        found if verdict.wanted is None else f"{found}, wanted {verdict.wanted:.3g}", (end, place), xytext=(5, 0),
         textcoords="offset points", va="center", fontsize=9, color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
     )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def _logarithmic(axis: Any, verdicts: list[Verdict]) -> None:
     ratios = [verdict for verdict in verdicts if verdict.kind != "limit"]
     ends = [value for one in ratios for value in (one.ratio.median, one.ratio.low, one.ratio.high, one.wanted or 1)]
     axis.set_xscale("log")
-    axis.set_xlim(min(0.7, *ends, 1) * 0.9, max(10, *ends) * 2.2)
+    axis.set_xlim(min(0.7, *ends, 1) * 0.9, max(10, *ends) * 3.2)
     ticks = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
     low, high = axis.get_xlim()
     inside = [tick for tick in ticks if low <= tick <= high]
@@ -118,10 +119,12 @@ def _texts(figure: Any, outcome: Outcome) -> None:
     keys.append(Patch(facecolor="#999999", alpha=0.45, hatch="////", edgecolor="white", label="not met"))
     figure.legend(handles=keys, loc="outside upper center", ncols=len(keys), frameon=False, fontsize=9)
     machine = outcome.machine
-    quick = ", quick run: the figures mean nothing" if outcome.quick else ""
+    how = f"medians of {outcome.rounds} rounds, thin lines: quartiles"
+    if outcome.quick:
+        how = "quick run: the figures mean nothing"
     versions = f"numpy {machine.versions['numpy']}, torch {machine.versions['torch']}"
     figure.supxlabel(
         f"{machine.processor}, {machine.cores} cores, Python {machine.python}, {versions}, "
-        f"commit {machine.commit}, {outcome.date}; medians of {outcome.rounds} rounds, thin lines: quartiles{quick}",
+        f"commit {machine.commit}, {outcome.date}; {how}",
         fontsize=8, color="#555555",
     )  # fmt: skip

@@ -43,6 +43,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     chosen = parser.parse_args(given)
     if chosen.rounds is not None and chosen.rounds < 1:
         parser.error("--rounds takes a number of at least 1")
+    if chosen.write_docs and (chosen.quick or chosen.only or chosen.skip):
+        parser.error("--write-docs is for a whole run: leave out --quick, --only and --skip")
     return chosen
 
 

@@ -60,7 +60,6 @@ class Job:
     batchup: tuple[str, ...] = ()
     torch: tuple[int, ...] = (WORKERS,)
     whole: bool = False
-    loop: bool = True
     nbytes: int = 1
 
     def contestants(self, all_modes: bool) -> list[Contestant]:
@@ -102,7 +101,7 @@ class Job:
 
     def _loop(self) -> list[Contestant]:
         feed = partial(LoopFeed, self.dataset, self.batch, self.make)
-        return [self._entered("plain loop", "loop", feed)] if self.loop else []
+        return [self._entered("plain loop", "loop", feed)]
 
     def _entered(self, name: str, family: str, feed: Callable[[], Feed]) -> Contestant:
         return Contestant(name, family, lambda: Loading(feed(), len(self.dataset), self.timing))

@@ -26,7 +26,7 @@ from infeed.tasks import Piece, Reply, Task
 
 HAND_OVER = 100e-6
 MORE_ROWS = 60
-QUICK = 1e-3
+QUICK = 0.05
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def time_first(recipe: Recipe, chain: Chain, epoch: int, step: int) -> tuple[Rep
 
     first = run(0, high)
     more = min(total, high + MORE_ROWS)
-    if first.status != "done" or recipe.whole_batches or more == high or first.seconds > QUICK * high:
+    if first.status != "done" or recipe.whole_batches or more == high or first.seconds > QUICK:
         return first, high
     second = run(high, more)
     if second.status != "done" or second.layout != first.layout:

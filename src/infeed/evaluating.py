@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics as numbers
+
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -206,9 +206,9 @@ def measure(loader: Iterable[Any], epochs: int = 3, warm_up: int = 1) -> Measure
             rates.append((time.perf_counter() - began, batches, samples, first))
     if not rates or not rates[0][1]:
         raise PipelineError("the loader gave no batch, so there is nothing to measure")
-    seconds = numbers.median(rate[0] for rate in rates)
+    seconds = float(np.median([rate[0] for rate in rates]))
     spread = (max(rate[0] for rate in rates) - min(rate[0] for rate in rates)) / seconds
-    return Measurement(rates[0][1], rates[0][2], seconds, numbers.median(rate[3] for rate in rates), spread)
+    return Measurement(rates[0][1], rates[0][2], seconds, float(np.median([rate[3] for rate in rates])), spread)
 
 
 class timer:  # noqa: N801  (reads like a function: `with infeed.timer(...)`)

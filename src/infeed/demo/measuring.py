@@ -55,7 +55,11 @@ class Run:
 
     @property
     def waiting_share(self) -> float:
-        """The share of its time that the loop spent in `next()`; inline, that is where loading is done."""
+        """The share of its time in which the loop did not train.
+
+        It was in `next()`, where inline the loading itself is done, or it wanted the interpreter back from
+        threads that load.
+        """
         return self.waited / self.seconds if self.seconds else 0.0
 
 
@@ -91,14 +95,14 @@ def _train(
         came = time.perf_counter()
         redraw()
         time.sleep(max(0.0, training - (time.perf_counter() - came)))
-        trained = time.perf_counter()
+        done = time.perf_counter()
         run.samples += len(Tree.of(batch).leaves(batch)[0])
         run.batches += 1
-        run.waited += came - asked
-        run.trained += trained - came
+        run.trained += training
+        run.waited += done - asked - training
         if run.seconds >= seconds and run.batches >= least:
             return
-        asked = trained
+        asked = done
 
 
 def bits(batch: Any) -> bytes:

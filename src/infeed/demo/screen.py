@@ -95,7 +95,7 @@ class Screen:
 
     def table(self) -> RenderableType:
         """The whole of it as it stands."""
-        legend = Text.assemble((self.full, TRAINS), " trains  ", (self.light, WAITS), " waits for data")
+        legend = Text.assemble((self.full, TRAINS), " trains  ", (self.light, WAITS), " waits")
         head = self._grid()
         head.add_row("", Text("samples/s", "bold"), Text("gain", "bold"), legend, Text("waited", "bold"))
         parts: list[RenderableType] = [head, Text(" " + self.line * (self.width - 1), QUIET)]
