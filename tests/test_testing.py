@@ -395,7 +395,7 @@ class Remembering:
 
 def test_a_stream_that_depends_on_the_schedule_is_caught():
     with pytest.raises(AssertionError, match="call"):
-        check_stream(numbers().map(Remembering()).batch(4), modes=["inline"])
+        check_stream(numbers().map(Remembering()).batch(4), modes=["inline", "threads"])
 
 
 class Forgetful(infeed.Loader):

@@ -66,14 +66,13 @@ def batch_at(loader: Loader, epoch: int, step: int) -> Any:
 
 def _scanned_batch_at(loader: Loader, epoch: int, step: int) -> Any:
     """Go through the epoch up to the step."""
-    from infeed.loader import Loader
-
-    with Loader(loader.pipeline, workers=0) as again:
+    number = -1
+    with type(loader)(loader.pipeline, workers=0) as again:
         again.set_epoch(epoch)
         for number, batch in enumerate(again):
             if number == step:
                 return tree_map(own, batch)
-    raise PipelineError(f"epoch {epoch} has only {number + 1} steps, so there is no step {step}")
+    raise PipelineError(f"epoch {epoch} has {number + 1} steps, so there is no step {step}")
 
 
 def _check_step(loader: Loader, step: int) -> None:

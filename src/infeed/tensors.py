@@ -37,6 +37,7 @@ def to_array(tensor: Any) -> NDArray[Any] | None:
 def from_array(array: NDArray[Any]) -> Any:
     """A tensor that looks into the array and keeps it alive.
 
+    >>> import numpy as np
     >>> from_array(np.ones(2))
     tensor([1., 1.], dtype=torch.float64)
     """

@@ -19,7 +19,8 @@ def fine() -> Any:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"workers": -1}, {"workers": 1.5}, {"workers": "many"}, {"workers": None}, {"workers": True}, {"workers": [2]},
+        {"workers": -1}, {"workers": 1.5}, {"workers": "many"}, {"workers": None}, {"workers": True},
+        {"workers": [2]},
         {"mode": "process"}, {"mode": None}, {"mode": 3}, {"mode": ["threads"]},
         {"prefetch": 0}, {"prefetch": -3}, {"prefetch": 1.5}, {"prefetch": "lots"},
         {"epochs": 0}, {"epochs": -1}, {"epochs": 2.5}, {"epochs": "all"},
@@ -108,7 +109,9 @@ BAD: dict[str, Any] = {
     "choose with few weights": lambda: infeed.choose([[1], [2]], weights=[1]),
     "workers of auto": lambda: infeed.Workers(2, mode="auto"),
     "negative workers": lambda: infeed.Workers(-2),
-    "other mode than the workers": lambda: infeed.Loader(fine(), workers=infeed.Workers(2, mode="threads"), mode="processes"),
+    "other mode than the workers": lambda: infeed.Loader(
+        fine(), workers=infeed.Workers(2, mode="threads"), mode="processes"
+    ),
     "loader of nothing": lambda: infeed.Loader(None),
     "no such files": lambda: infeed.files("/no/such/folder/*.png", read=len),
 }

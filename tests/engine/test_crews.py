@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import infeed
-from tests.engine.zoo import ZOO, Items, as_dict, frozen, named, noisy, slow, stream
+from tests.engine.zoo import ZOO, Items, as_dict, frozen, named, slow, stream
 
 MODES = ["inline", "threads", "processes"]
 
@@ -265,7 +265,9 @@ def test_large_arrays_travel_once_however_many_workers(tmp_path):
         with infeed.Loader(pipeline, workers=3, mode="processes") as loader:
             assert max(int(batch.max()) for batch in loader) < 30_000
             assert np.array_equal(
-                np.concatenate([b["x"] for b in infeed.Loader(infeed.arrays(x=source).take(64).batch(8), workers=0)]),
+                np.concatenate(
+                    [b["x"] for b in infeed.Loader(infeed.arrays(x=source).take(64).batch(8), workers=0)]
+                ),
                 np.asarray(source)[:64],
             )
 
@@ -278,14 +280,18 @@ def test_a_dataset_that_writes_into_its_own_arrays_disturbs_nobody():
         data[:] = 7
         return before
 
-    with infeed.Loader(infeed.arrays(x=data.copy()).map(scribble).batch(100), workers=2, mode="processes") as loader:
+    with infeed.Loader(
+        infeed.arrays(x=data.copy()).map(scribble).batch(100), workers=2, mode="processes"
+    ) as loader:
         assert all(batch.sum() == 0 for batch in loader)
     assert data.sum() == 0
 
 
 @pytest.mark.parametrize("mode", ["threads", "processes"])
 def test_one_large_step_is_filled_by_several_workers(mode):
-    pipeline = infeed.source(list(range(400))).map(slow(0.001)).map(lambda i: (i, threading.get_native_id())).batch(400)
+    pipeline = (
+        infeed.source(list(range(400))).map(slow(0.001)).map(lambda i: (i, threading.get_native_id())).batch(400)
+    )
     with infeed.Loader(pipeline, workers=2, mode=mode, epochs=2) as loader:
         *_, batch = loader
         assert len(set(batch[1].tolist())) == 2

@@ -50,7 +50,9 @@ def flaky_stream(pipeline: Any, seed: int, helper: float, epochs: int = 2, **set
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", ["dict", "rng", "large", "one at a time", "graphs", "plan of ragged", "python random"])
+@pytest.mark.parametrize(
+    "name", ["dict", "rng", "large", "one at a time", "graphs", "plan of ragged", "python random"]
+)
 def test_killed_workers_change_nothing(name, seed):
     assert flaky_stream(ZOO[name](), seed, helper=0.0, workers=2) == stream(ZOO[name](), workers=0)
 
@@ -139,7 +141,7 @@ def test_several_samples_that_kill_their_worker_are_left_out_under_replace(size)
     pipeline = named().map(kill_at(2, 30)).batch(size)
     with infeed.Loader(pipeline, workers=2, mode="processes", on_error="replace") as loader:
         batches = [batch["y"].copy() for batch in loader]
-        assert sorted(bad.index for bad in loader.bad_samples) == [2, 30]
+        assert sorted(bad.index for bad in loader.bad_samples if bad.epoch == 0) == [2, 30]
         assert all(isinstance(bad.error, infeed.SampleKilledWorker) for bad in loader.bad_samples)
     given = np.concatenate(batches)
     kept = np.setdiff1d(np.arange(37), [2, 30])

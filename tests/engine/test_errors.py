@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import infeed
-from tests.engine.zoo import N, Items, ManyItems, fail_at, frozen, named, stream
+from tests.engine.zoo import Items, ManyItems, N, fail_at, frozen, named, stream
 
 MODES = ["inline", "threads", "processes"]
 WHO = {"inline": "the loop itself", "threads": "thread ", "processes": "worker process "}
@@ -69,11 +69,8 @@ def walk(loader: Any) -> tuple[list[Any], list[BaseException]]:
 
 def at_eleven(value: Any) -> Any:
     """Raises for sample 11, and for any batch or list that holds it."""
-    if isinstance(value, list):
-        values = [sample["y"] for sample in value]
-    else:
-        values = np.atleast_1d(value["y"]).tolist()
-    if 11 in values:
+    samples = value if isinstance(value, list) else [value]
+    if 11 in np.concatenate([np.atleast_1d(sample["y"]) for sample in samples]):
         raise ZeroDivisionError("eleven")
     return value
 
@@ -118,7 +115,9 @@ def test_the_users_exception_comes_with_sample_stage_and_worker_and_all_other_ba
     notes = told(errors[0])
     assert "11" in notes
     assert WHO[mode] in notes
-    stage = {"source": "the source", "__getitems__": "the source", "out": "write", "nested": "map"}.get(where, where)
+    stage = {"source": "the source", "__getitems__": "the source", "out": "write", "nested": "map"}.get(
+        where, where
+    )
     assert stage in notes
     if mode == "processes":
         assert "at_eleven" in notes  # the traceback of the worker
@@ -449,7 +448,7 @@ def test_a_stall_shows_the_stacks_of_the_workers_and_the_loop_may_wait_again(mod
             except infeed.Stalled as stalled:
                 stalls.append(str(stalled))
     assert batches == 5
-    assert "dawdling_function" in stalls[0]
+    assert any("dawdling_function" in text for text in stalls)
     assert "timeout=0.5" in stalls[0]
 
 
@@ -459,6 +458,8 @@ def test_closing_does_not_wait_for_a_worker_that_hangs():
             time.sleep(1000)
         return sample
 
-    with infeed.Loader(named().map(hanging).batch(8), workers=2, mode="processes", timeout=0.5) as loader:
-        with pytest.raises(infeed.Stalled, match="hanging"):
-            list(loader)
+    with (
+        infeed.Loader(named().map(hanging).batch(8), workers=2, mode="processes", timeout=3) as loader,
+        pytest.raises(infeed.Stalled, match="hanging"),
+    ):
+        list(loader)

@@ -14,8 +14,26 @@ import infeed
 from tests.engine.zoo import ZOO, fail_at, frozen, named, noisy, stream
 
 OTHERS = [{"workers": 0}, {"workers": 2, "mode": "threads"}, {"workers": 1, "mode": "threads", "prefetch": 1}]
-INDEXED = ["arrays", "rng", "graphs", "plan of ragged", "weighted", "block shuffle", "given order", "wrapped", "views"]
-SCANNED = ["filter", "filter with rng", "filters, dropped", "iterable", "iterable, maps", "shards", "iterable with state"]
+INDEXED = [
+    "arrays",
+    "rng",
+    "graphs",
+    "plan of ragged",
+    "weighted",
+    "block shuffle",
+    "given order",
+    "wrapped",
+    "views",
+]
+SCANNED = [
+    "filter",
+    "filter with rng",
+    "filters, dropped",
+    "iterable",
+    "iterable, maps",
+    "shards",
+    "iterable with state",
+]
 PROCESSES = {"workers": 2, "mode": "processes"}
 
 
@@ -60,7 +78,7 @@ def test_resume_with_processes_continues_the_same_stream(name):
 @pytest.mark.parametrize("name", INDEXED + SCANNED)
 def test_a_resume_of_a_resume_continues_the_same_stream(name):
     pipeline = ZOO[name]()
-    expected = sum(stream(pipeline, epochs=3, workers=0), [])
+    expected = list(itertools.chain.from_iterable(stream(pipeline, epochs=3, workers=0)))
     given, state = [], None
     while len(given) < len(expected):
         with infeed.Loader(pipeline, workers=0) as loader:
@@ -79,7 +97,7 @@ def test_a_resume_of_a_resume_continues_the_same_stream(name):
 @pytest.mark.parametrize("name", ["rng", "filter with rng", "shards"])
 def test_an_endless_loader_is_resumed_across_the_ends_of_epochs(name):
     pipeline = ZOO[name]()
-    expected = sum(stream(pipeline, epochs=5, workers=0), [])
+    expected = list(itertools.chain.from_iterable(stream(pipeline, epochs=5, workers=0)))
     for count in range(0, len(expected) - 6, 3):
         state = after(pipeline, count, workers=0, epochs=None)
         with infeed.Loader(pipeline, workers=2, mode="threads", epochs=None) as loader:
@@ -89,7 +107,7 @@ def test_an_endless_loader_is_resumed_across_the_ends_of_epochs(name):
 
 def test_several_epochs_in_one_for_are_resumed_and_end_where_they_would_have():
     pipeline = ZOO["rng"]()
-    expected = sum(stream(pipeline, epochs=3, workers=0), [])
+    expected = list(itertools.chain.from_iterable(stream(pipeline, epochs=3, workers=0)))
     for count in range(1, len(expected)):
         state = after(pipeline, count, workers=0, epochs=3)
         with infeed.Loader(pipeline, workers=2, mode="threads", epochs=3) as loader:
@@ -108,7 +126,9 @@ def test_a_state_survives_json_and_pickle(name):
 
 def test_the_state_counts_what_was_received_not_what_was_prepared():
     for settings in (*OTHERS, PROCESSES):
-        with infeed.Loader(ZOO["rng"](), prefetch=4, **{k: v for k, v in settings.items() if k != "prefetch"}) as loader:
+        with infeed.Loader(
+            ZOO["rng"](), prefetch=4, **{k: v for k, v in settings.items() if k != "prefetch"}
+        ) as loader:
             iterator = iter(loader)
             states = [loader.state_dict()]
             for _ in range(3):

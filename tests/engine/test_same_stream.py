@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,8 @@ def test_forked_processes_give_what_inline_gives(name):
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_one_set_of_workers_serves_every_kind_of_pipeline(method):
-    differing = []
     with infeed.Workers(2, mode="processes", start_method=method) as workers:
-        for name in ZOO:
-            if stream(ZOO[name](), workers=workers) != inline(name):
-                differing.append(name)
+        differing = [name for name in ZOO if stream(ZOO[name](), workers=workers) != inline(name)]
     assert not differing
 
 
@@ -61,7 +59,9 @@ def test_auto_gives_what_inline_gives(name):
     assert stream(ZOO[name]()) == inline(name)
 
 
-@pytest.mark.parametrize("name", ["python random", "numpy random", "torch random", "random source", "random collate"])
+@pytest.mark.parametrize(
+    "name", ["python random", "numpy random", "torch random", "random source", "random collate"]
+)
 def test_threads_refuse_global_generators_by_name(name):
     with (
         infeed.Loader(ZOO[name](), workers=2, mode="threads") as loader,
@@ -104,7 +104,7 @@ def test_epochs_differ_and_several_epochs_in_one_for_are_the_same_as_one_by_one(
     assert one_by_one[0] != one_by_one[1]
     for mode in ("inline", "threads", "processes"):
         with infeed.Loader(pipeline, workers=2, mode=mode, epochs=3) as loader:
-            assert [frozen(batch) for batch in loader] == sum(one_by_one, [])
+            assert [frozen(batch) for batch in loader] == list(itertools.chain.from_iterable(one_by_one))
 
 
 def test_a_break_begins_the_next_epoch_as_a_full_epoch_would():

@@ -56,8 +56,11 @@ def check_complete(pipeline: Pipeline, on_error: str, epochs: list[list[Any]]) -
     if isinstance(recipe.source, IterableSource):
         _check_count(recipe, epochs)
         return
+    samples_by_step = _filtered if recipe.scanned else _steps
     for epoch, batches in enumerate(epochs):
-        steps = list(_filtered(pipeline, recipe, epoch) if recipe.scanned else _steps(pipeline, recipe, epoch))
+        steps = list(samples_by_step(pipeline, recipe, epoch))
+        if difference(steps, list(samples_by_step(pipeline, recipe, epoch))):
+            return  # it draws from generators that only a runner seeds anew
         if len(steps) != len(batches):
             raise AssertionError(f"epoch {epoch} has {len(batches)} steps; its samples make {len(steps)}")
         for step, (batch, samples) in enumerate(zip(batches, steps, strict=True)):

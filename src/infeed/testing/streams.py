@@ -18,6 +18,7 @@ from infeed.testing.expecting import check_complete
 Subject = Loader | Pipeline | Callable[..., Loader]
 Epochs = list[list[Any]]
 MODES: tuple[Mode, ...] = ("inline", "threads", "processes")
+PATIENCE = 20
 
 
 def check_stream(
@@ -68,8 +69,8 @@ def check_resume(
             first, second, third = (crews[(done + turn) % len(crews)] for turn in range(3))
             what = f"resumed after step {done}: {first!r}, then {second!r}, then {third!r}"
             got, state = _part(make, first, None, done)
-            more, state = _part(make, second, state, 1)
-            rest, _ = _part(make, third, state, len(wanted) - done - 1)
+            more, state = _part(make, second, state, min(1, len(wanted) - done))
+            rest, _ = _part(make, third, state, max(0, len(wanted) - done - 1))
             _check_batches([*got, *more, *rest], wanted, what)
 
 
@@ -104,14 +105,14 @@ def _part(make: Callable[..., Loader], crew: Workers, state: Any, count: int) ->
 
 
 def _endless(loader: Loader) -> Iterator[Any]:
-    """Epoch after epoch; one may be empty, when the state was taken before its end was seen."""
+    """Epoch after epoch. Some may be empty: after a filter, or when a state was taken before an end was seen."""
     empty = 0
-    while empty < 2:
+    while empty < PATIENCE:
         empty += 1
         for batch in loader:
             empty = 0
             yield copy.deepcopy(batch)
-    raise AssertionError("two epochs in a row had no batch, though more were to come")
+    raise AssertionError(f"{PATIENCE} epochs in a row had no batch, though more were to come")
 
 
 def _check_own(loader: Loader, wanted: list[Any], what: str) -> None:

@@ -80,6 +80,7 @@ class ProcessCrew(Crew):
         self._setup = setup
         self._setup_shipment: Shipment | None = None
         self._shipments: dict[int, Shipment] = {}
+        self._packed: tuple[Any, Shipment | None] = (None, None)
         self._in_helper = self._method != "spawn"
         self._helper: HelperProcess | None = None
         self._workers: dict[int, Worker] = {}
@@ -91,8 +92,11 @@ class ProcessCrew(Crew):
 
     # -- jobs
 
-    def check(self, recipe: Any) -> Shipment | None:
-        """Pickle a recipe now, so that what cannot be sent is told at construction."""
+    def check(self, recipe: Any) -> None:
+        """Pickle a recipe now, so that what cannot be sent is told at construction; `join` will send it."""
+        self._packed = (recipe, self._pack(recipe))
+
+    def _pack(self, recipe: Any) -> Shipment | None:
         if self._method == "fork":
             return None
         try:
@@ -104,15 +108,23 @@ class ProcessCrew(Crew):
                 f"{error.__cause__ or error}: the pipeline cannot be pickled, so workers are forked from "
                 "this process; that is safe as long as it runs no other threads and has not touched a GPU",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
             self._method = "fork"
             return None
 
+    def _take_packed(self, recipe: Any) -> Shipment | None:
+        (known, shipment), self._packed = self._packed, (None, None)
+        if known is recipe:
+            return shipment
+        if shipment is not None:
+            shipment.close()
+        return self._pack(recipe)
+
     def join(self, job: Job) -> None:
         """Begin to work for a job; the workers are started by the first."""
         super().join(job)
-        shipment = self.check(job.recipe)
+        shipment = self._take_packed(job.recipe)
         if shipment is not None:
             self._shipments[job.number] = shipment
         elif self._helper is not None and self._method == "fork":
@@ -355,21 +367,31 @@ class ProcessCrew(Crew):
         if lost:
             task = lost[0]
             task.deaths += 1
-            if task.careful and task.kind != "assemble":
+            if task.careful:
                 self._suspect(task, cause)
             task.careful = True
         self._tasks.extendleft(reversed([task for task in lost if task.id >= 0]))
 
     def _suspect(self, task: Task, cause: str) -> None:
-        """The row that the worker had marked when it died; named as the culprit after a few deaths."""
+        """Name what ended the worker, after a few deaths: the row it had marked, or else the batch as a whole."""
         job = self.jobs.get(task.job)
         if job is None:
             return
         low, high = (task.low, task.high) if task.kind == "fill" else (0, task.rows)
         indices = index_view(job.arena.slots[task.slot].segment.memory, task.rows)[low:high]
-        marked = np.flatnonzero(indices < 0)
+        marked = np.flatnonzero(indices < 0) if task.kind != "assemble" else np.empty(0, np.int64)
         indices[marked] = ~indices[marked]
-        if task.deaths < KILLS or not len(marked):
+        if task.deaths < KILLS:
+            return
+        answered, task.id = task.id, -1  # answered: not to be queued again
+        deaths = f"ended {task.deaths} worker processes, the last one {cause}"
+        if not len(marked):
+            rows = f"rows {low} to {high - 1} of step {task.first_step}" if task.kind == "fill" else "samples"
+            error = SampleKilledWorker(
+                f"a batch ({rows}, epoch {task.epoch}) {deaths}; no sample alone does, so look at the collate "
+                "and at the maps over whole batches"
+            )
+            job.replied(dataclasses.replace(task, id=answered), Reply(answered, "failed", error))
             return
         row = int(marked[0])
         position = task.first_step + row
@@ -377,15 +399,12 @@ class ProcessCrew(Crew):
             position = int(job.recipe.positions(task.first_step, low + row, low + row + 1)[0])
         shard = f" of shard {task.shard!r}" if task.kind == "read" else ""
         error = SampleKilledWorker(
-            f"sample {indices[row]}{shard} (position {position} of epoch {task.epoch}) ended {task.deaths} "
-            f"worker processes, the last one {cause}. It may need more memory than there is, or crash the "
-            "library that reads it"
+            f"sample {indices[row]}{shard} (position {position} of epoch {task.epoch}) {deaths}. It may need more "
+            "memory than there is, or crash the library that reads it"
         )
-        bad = Reply(task.id, "bad", [BadRow(low + row, int(indices[row]), position, error)])
+        bad = Reply(answered, "bad", [BadRow(low + row, int(indices[row]), position, error)])
         named = task.kind != "fill" or job.recipe.on_error == "replace"
-        answered, task.id = task.id, -1  # answered: not to be queued again
-        again = dataclasses.replace(task, id=answered)
-        job.replied(again, bad if named else Reply(answered, "failed", error))
+        job.replied(dataclasses.replace(task, id=answered), bad if named else Reply(answered, "failed", error))
 
     def _helper_died(self) -> None:
         """All workers go with the helper; when the last has let go of its slots, start anew."""
@@ -475,7 +494,7 @@ class ProcessCrew(Crew):
             self._tasks.clear()
             self.jobs.clear()
             self._end_all()
-            for shipment in (*self._shipments.values(), self._setup_shipment):
+            for shipment in (*self._shipments.values(), self._setup_shipment, self._packed[1]):
                 if shipment is not None:
                     shipment.close()
             self._shipments.clear()
