@@ -61,6 +61,9 @@ class Seat:
         self.process.start()
         theirs.close()
         self.alive = True
+
+    def warm_up(self) -> None:
+        """Wait until it has entered and done its first epoch."""
         self._answer("the start")
 
     def turn(self) -> None:
@@ -118,8 +121,8 @@ def _serve(contestant: Contestant, pipe: Connection, foreign: Sequence[Connectio
         while True:
             pipe.recv()
             pipe.send(("done", entrant.turn(), entrant.note))
-    except EOFError:
-        pass
+    except (EOFError, BrokenPipeError):
+        pass  # nobody asks any more
     except Exception as error:
         pipe.send(("failed", f"{type(error).__name__}: {error}\n{traceback.format_exc()}", ""))
     finally:
@@ -167,6 +170,7 @@ def compete(
         for contestant in contestants:
             tell(f"start: {contestant.name}")
             seats.append(Seat(contestant, seats))
+            seats[-1].warm_up()
             settle(seats[-1].process.pid, quiet)
         for number in range(rounds):
             for seat in rotated(seats, number):
@@ -175,6 +179,8 @@ def compete(
                     seat.turn()
                     settle(seat.process.pid, quiet)
     finally:
+        for seat in seats:
+            seat.pipe.close()  # all learn at once that it is over
         for seat in seats:
             seat.end()
         gc.unfreeze()

@@ -118,4 +118,7 @@ def keep(outcome: report.Outcome, chosen: argparse.Namespace, console: Console) 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

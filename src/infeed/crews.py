@@ -39,10 +39,7 @@ class Workers:
         check_mode(mode)
         if mode == "auto":
             raise PipelineError("shared workers need a mode: 'threads' or 'processes'")
-        if start_method is not None and start_method not in START_METHODS:
-            raise PipelineError(f"start_method={start_method!r} is unknown; use one of {', '.join(START_METHODS)}")
-        if setup is not None and not callable(setup):
-            raise PipelineError(f"setup takes a function of the worker's number, not {setup!r}")
+        check_start(start_method, setup)
         self.count = 0 if mode == "inline" else count
         self.mode: Mode = "inline" if self.count == 0 else mode
         self._start_method = start_method
@@ -108,3 +105,14 @@ def check_mode(mode: Any) -> None:
     """
     if mode not in get_args(Mode):
         raise PipelineError(f"mode={mode!r} is unknown; use one of {', '.join(get_args(Mode))}")
+
+
+def check_start(start_method: Any, setup: Any) -> None:
+    """`PipelineError` unless workers can be started this way.
+
+    >>> check_start("spawn", None)
+    """
+    if start_method is not None and start_method not in START_METHODS:
+        raise PipelineError(f"start_method={start_method!r} is unknown; use one of {', '.join(START_METHODS)}")
+    if setup is not None and not callable(setup):
+        raise PipelineError(f"worker_setup takes a function of the worker's number, not {setup!r}")

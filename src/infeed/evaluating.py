@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infeed.errors import PipelineError
-from infeed.filling import join_rows, own
+from infeed.filling import copied, join_rows
 from infeed.plan import MicroBatches
 from infeed.stream import Stream
 from infeed.streaming import Settings
@@ -37,9 +36,16 @@ class BadSample:
     error: BaseException
 
 
-def bad_samples(found: list[tuple[int, BadRow]]) -> list[BadSample]:
-    """For users: bad rows by sample, each epoch's once."""
-    return [BadSample(bad.index, epoch, bad.position, bad.error) for epoch, bad in found]
+def bad_samples(loader: Loader, found: list[tuple[int, BadRow]], place: Any) -> list[BadSample]:
+    """What the caller has met so far, in the order of the stream; workers may be epochs ahead."""
+    size = loader.plan.samples_per_step
+    met = [
+        BadSample(bad.index, epoch, bad.position, bad.error)
+        for epoch, bad in found
+        if epoch < place.epoch
+        or (epoch == place.epoch and (loader.recipe.scanned or bad.position // size < place.step))
+    ]
+    return sorted(met, key=lambda bad: (bad.epoch, bad.position))
 
 
 def indices_at(loader: Loader, epoch: int, step: int) -> NDArray[np.int64]:
@@ -71,7 +77,7 @@ def _scanned_batch_at(loader: Loader, epoch: int, step: int) -> Any:
         again.set_epoch(epoch)
         for number, batch in enumerate(again):
             if number == step:
-                return tree_map(own, batch)
+                return copied(batch)
     raise PipelineError(f"epoch {epoch} has {number + 1} steps, so there is no step {step}")
 
 
@@ -82,7 +88,7 @@ def _check_step(loader: Loader, step: int) -> None:
 
 def synthetic(loader: Loader) -> Iterator[Any]:
     """One resident batch, as many times as an epoch has steps."""
-    batch = tree_map(own, batch_at(loader, 0, 0))
+    batch = copied(batch_at(loader, 0, 0))
     count = sum(1 for _ in loader) if loader.recipe.scanned else len(loader)
     return (batch for _ in range(count))
 
@@ -108,7 +114,7 @@ def rows_of(batch: Any) -> int:
 
 def collect(loader: Loader, fn: Callable[[Any], Any], progress: bool | None) -> Any:
     """`fn` of every batch, put together."""
-    made = [tree_map(own, fn(batch)) for batch in _with_progress(loader, progress, "collect")]
+    made = [copied(fn(batch)) for batch in _with_progress(loader, progress, "collect")]
     if not made:
         raise PipelineError("the loader gave no batch, so there is nothing to collect")
     return join_rows([_at_least_1d(part) for part in made])

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from infeed.collate.leaves import describe
 from infeed.errors import LayoutError
 from infeed.layout import Layout
 from infeed.plan import MicroBatches
-from infeed.recipe import Recipe, row_views
+from infeed.recipe import Recipe, index_view, row_views
 from infeed.slots import Lease, Slot
 from infeed.tasks import Piece, Reply, Task
 from infeed.tensors import from_array, is_tensor, to_array
@@ -38,6 +39,13 @@ class Filling:
     abandoned: bool = False
     learning: bool = False
     ended: bool = False
+    failed_rows: dict[int, int] = field(default_factory=dict)
+
+    def fail(self, step: int, row: int, error: BaseException) -> None:
+        """A step cannot be had; of several exceptions, that of the lowest row is told, whoever was first."""
+        if row <= self.failed_rows.get(step, row):
+            self.failed_rows[step] = row
+            self.errors[step] = error
 
     @property
     def ready(self) -> bool:
@@ -78,16 +86,15 @@ class Delivery:
     def next(self) -> Any:
         """The next step's batch, or the exception that took its place."""
         step, self.step = self.step, self.step + 1
-        error = self.filling.errors.get(step)
-        if error is not None:
-            raise error
+        if step in self.filling.errors:
+            raise self.filling.errors.pop(step)  # kept here it would keep, by its traceback, the slot
         if self._slices is not None:
             batch = next(self._slices)
             if self.step == self.filling.steps:
                 self._slices = None  # the lease is the user's now
         else:
             batch = self._step_batch(self._memory, step, self._layout)
-        return tree_map(own, batch) if self._copy else batch
+        return copied(batch) if self._copy else batch
 
     def _bounds(self, step: int) -> tuple[int, int]:
         size = self._recipe.plan.rows_per_step
@@ -122,7 +129,15 @@ class Delivery:
             else:
                 pieces = self._value(task, reply, memory)
                 parts.extend(piece for piece in pieces if piece.low < high and piece.high > low)
-        return join(sorted(parts, key=lambda piece: piece.low), self._recipe)
+        parts.sort(key=lambda piece: piece.low)
+        try:
+            return join(parts, self._recipe)
+        except LayoutError as error:
+            indices = index_view(memory, self.filling.rows)
+            named = [str(indices[parts[part].low]) for part in getattr(error, "parts", ())]
+            where = f"step {self.filling.first_step + step} of epoch {self.filling.epoch}"
+            error.add_note(f"these are samples {' and '.join(named)} ({where})" if named else f"({where})")
+            raise
 
     def _slice(
         self, task: Task, reply: Reply, memory: NDArray[np.uint8], layout: Layout, low: int, high: int
@@ -173,16 +188,22 @@ def join_rows(batches: Sequence[Any]) -> Any:
             leaves.append([value for part in column for value in part])
             continue
         arrays = [to_array(part) if is_tensor(part) else np.asarray(part) for part in column]
-        kinds = {(array.dtype, array.shape[1:]) for array in arrays}  # type: ignore[union-attr]
-        if len(kinds) > 1:
-            shown = " and ".join(f"{dtype}{list(shape)}" for dtype, shape in sorted(kinds, key=str))
-            raise LayoutError(
-                f"field {name!r} has rows of {shown} in one batch; "
-                'use collate="pad", "concat" or "list", or make them equal with a map'
-            )
+        _check_alike(name, arrays)
         joined: Any = np.concatenate(arrays)  # type: ignore[arg-type]
         leaves.append(from_array(joined) if is_tensor(column[0]) else joined)
     return tree.build(leaves)
+
+
+def _check_alike(name: str, arrays: Sequence[Any]) -> None:
+    kinds = [(array.dtype, array.shape[1:]) for array in arrays]
+    for part, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            error = LayoutError(
+                f"{describe(name)}: rows of shape {kinds[0][1]} ({kinds[0][0]}) and of shape {kind[1]} ({kind[0]}) "
+                'in one batch; use collate="pad", "concat" or "list", or make them equal with a map'
+            )
+            error.parts = (0, part)  # type: ignore[attr-defined]
+            raise error
 
 
 def _batch_tree(batch: Any) -> Tree:
@@ -215,6 +236,17 @@ def _light(views: list[NDArray[Any] | None]) -> list[Any]:
 
 def _object_places(layout: Layout) -> list[int]:
     return [place for place, field in enumerate(layout.fields) if field.dtype is None]
+
+
+def copied(batch: Any) -> Any:
+    """A batch that looks into no slot.
+
+    >>> copied({"x": np.zeros(2)})
+    {'x': array([0., 0.])}
+    """
+    if isinstance(batch, MicroBatches):
+        return MicroBatches(map(copied, batch))
+    return tree_map(own, batch)
 
 
 def own(leaf: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infeed import automatic, evaluating, state
-from infeed.crews import Mode, Workers, check_count, check_mode
+from infeed.crews import Mode, Workers, check_count, check_mode, check_start
 from infeed.errors import PipelineError, Stalled, StateError
 from infeed.pipeline import Pipeline, as_pipeline
 from infeed.plan import Plan
@@ -42,9 +42,9 @@ class Loader:
     >>> with infeed.Loader(pipeline, workers=2, mode="threads") as loader:
     ...     for batch in loader:
     ...         print(batch["x"])
-    [8 1 2 6]
-    [7 9 5 0]
-    [4 3]
+    [1 4 6 8]
+    [7 2 3 0]
+    [5 9]
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Loader:
         self._epochs = epochs
         self._timeout = timeout
         self._thread_safe = thread_safe
+        check_start(start_method, worker_setup)
         self._worker_setup = worker_setup
         self._start_method = start_method
         self._shared = isinstance(workers, Workers)
@@ -185,6 +186,8 @@ class Loader:
             return batch
         with stream.crew.lock:
             if not stream.ready():
+                stream.schedule()  # slots may have come free since
+            if not stream.ready():
                 began = time.perf_counter()
                 there = stream.crew.wait(stream.ready, self._timeout)
                 self._waiting.add(time.perf_counter() - began)
@@ -261,6 +264,7 @@ class Loader:
             place.until = place.epoch + self._epochs
         if self._place is not None:
             self._place.superseded = self._place.finished = True
+        place.resumed = self.recipe.scanned and place.step > 0
         self._resume, self._epoch = place, place.epoch
 
     # -- looking and evaluating
@@ -268,7 +272,7 @@ class Loader:
     @property
     def bad_samples(self) -> list[evaluating.BadSample]:
         """The samples that were left out under `on_error="replace"`, with epoch and exception."""
-        return [] if self._stream is None else evaluating.bad_samples(self._stream.bad_samples)
+        return evaluating.bad_samples(self, self._stream.bad_samples if self._stream else [], self._where())
 
     def indices_at(self, epoch: int, step: int) -> NDArray[np.int64]:
         """The source's indices of the samples of a step, in the order of its rows."""
@@ -292,7 +296,10 @@ class Loader:
 
     def stats(self) -> Statistics:
         """Counts and times since the loader was made."""
-        return Statistics.of(self._waiting, self._stream, self._workers)
+        if self._stream is None:
+            return Statistics.of(self._waiting, None, self._workers)
+        with self._stream.crew.lock:
+            return Statistics.of(self._waiting, self._stream, self._workers)
 
     # -- ending
 
@@ -340,6 +347,7 @@ class Place:
     used: bool = False
     finished: bool = False
     superseded: bool = False
+    resumed: bool = False
 
 
 class LoaderIterator:
@@ -374,7 +382,10 @@ class LoaderIterator:
         return batch
 
     def _next_epoch(self) -> None:
-        place = self._place
+        place, epochs = self._place, self._loader._epochs
+        if place.resumed and epochs is not None and place.until is not None:
+            place.until = max(place.until, place.epoch + 1 + epochs)  # the state was that of an epoch's end
+        place.resumed = False
         if place.until is not None and place.epoch + 1 >= place.until:
             place.finished = True
             self._loader._epoch = place.epoch + 1
@@ -390,6 +401,7 @@ class LoaderIterator:
             if taken.ended:
                 self._next_epoch()
                 continue
+            place.resumed = False
             place.step += 1
             place.cursor = taken.cursor
             self._loader._waiting.batches += 1
@@ -413,12 +425,16 @@ def _check_settings(
         _check_number(epochs, 1, "epochs is the number of epochs of one `for`, or None for an endless one")
     if on_error not in ("raise", "replace"):
         raise PipelineError(f"on_error={on_error!r} is unknown; use 'raise' or 'replace'")
-    if timeout is not None and not timeout > 0:
+    if timeout is not None and not _is_positive(timeout):
         raise PipelineError(f"timeout={timeout!r}: give seconds, more than 0, or None to wait for ever")
-    if memory_limit is not None and not memory_limit > 0:
-        raise PipelineError(f"memory_limit={memory_limit!r}: give bytes, more than 0, or None")
+    if memory_limit is not None:
+        _check_number(memory_limit, 1, "memory_limit is a number of bytes, or None")
 
 
 def _check_number(value: Any, least: int, rule: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise PipelineError(f"{rule}; {value!r} was given")
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and value > 0

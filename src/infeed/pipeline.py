@@ -8,7 +8,6 @@ sample's final position.
 from __future__ import annotations
 
 import builtins
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from infeed.collate import Collate, Stack, as_collate
 from infeed.errors import PipelineError
 from infeed.fields import Rename, Select
+from infeed.nested import PipelineSource
 from infeed.order import (
     BlockShuffled,
     Chain,
@@ -36,7 +36,6 @@ from infeed.order import (
 )
 from infeed.plan import Last, Plan
 from infeed.recipe import Recipe
-from infeed.runner import Runner
 from infeed.sources import ArraysSource, IterableSource, Source, as_source, window
 from infeed.stages import Stage
 
@@ -79,23 +78,48 @@ class Pipeline:
     # -- which samples, and when
 
     def take(self, count: int) -> Pipeline:
-        """The first `count` samples."""
+        """The first `count` samples.
+
+        >>> import infeed
+        >>> list(infeed.source([1, 2, 3]).take(2))
+        [1, 2]
+        """
         return self._ordered(Slice(stop=_count("take", count)), f"take({count})")
 
     def skip(self, count: int) -> Pipeline:
-        """All but the first `count` samples."""
+        """All but the first `count` samples.
+
+        >>> import infeed
+        >>> list(infeed.source([1, 2, 3]).skip(2))
+        [3]
+        """
         return self._ordered(Slice(start=_count("skip", count)), f"skip({count})")
 
     def subset(self, indices: Sequence[int]) -> Pipeline:
-        """The samples at these positions, in this order."""
+        """The samples at these positions, in this order.
+
+        >>> import infeed
+        >>> list(infeed.source([1, 2, 3]).subset([2, 0]))
+        [3, 1]
+        """
         return self._ordered(Subset(indices), f"subset({len(indices)} indices)")
 
     def shard(self, index: int, count: int) -> Pipeline:
-        """The `index`-th of `count` disjoint shares."""
+        """The `index`-th of `count` disjoint shares.
+
+        >>> import infeed
+        >>> list(infeed.source([1, 2, 3, 4, 5]).shard(1, 2))
+        [2, 4]
+        """
         return self._ordered(Shard(index, count), f"shard({index}, {count})")
 
     def repeat(self, times: int) -> Pipeline:
-        """The samples `times` over, as one epoch."""
+        """The samples `times` over, as one epoch.
+
+        >>> import infeed
+        >>> list(infeed.source([1, 2]).repeat(2))
+        [1, 2, 1, 2]
+        """
         return self._ordered(Repeat(times), f"repeat({times})")
 
     def split(self, *parts: float | int, seed: Seed | None = None) -> tuple[Pipeline, ...]:
@@ -135,6 +159,10 @@ class Pipeline:
 
         `block=1000` keeps neighbours together, for data that is slow to read out of order: runs of 1000
         samples are shuffled, and the samples within each run.
+
+        >>> import infeed
+        >>> sorted(infeed.source([1, 2, 3]).shuffle(seed=7))
+        [1, 2, 3]
         """
         number = as_seed(seed)
         order: Order = Shuffled(number) if block is None else BlockShuffled(number, block)
@@ -142,23 +170,43 @@ class Pipeline:
         return replace(self._ordered(order, text), chosen_seed=self._seed_or(number))
 
     def weighted(self, weights: Any, samples: int | None = None, seed: Seed = 0) -> Pipeline:
-        """Draw with replacement, sample i with probability proportional to `weights[i]`."""
+        """Draw with replacement, sample i with probability proportional to `weights[i]`.
+
+        >>> import infeed
+        >>> set(infeed.source(["a", "b"]).weighted([1, 0], samples=4))
+        {'a'}
+        """
         number = as_seed(seed)
         made = self._ordered(Weighted(weights, samples, number), f"weighted(seed={number})")
         return replace(made, chosen_seed=self._seed_or(number))
 
     def balanced(self, labels: Any, samples: int | None = None, seed: Seed = 0) -> Pipeline:
-        """Draw with replacement so that every class in `labels` is equally likely."""
+        """Draw with replacement so that every class in `labels` is equally likely.
+
+        >>> import infeed
+        >>> len(infeed.source(["a", "b", "c"]).balanced([0, 0, 1], samples=8))
+        8
+        """
         number = as_seed(seed)
         order = Weighted(balanced_weights(labels), samples, number)
         return replace(self._ordered(order, f"balanced(seed={number})"), chosen_seed=self._seed_or(number))
 
     def order(self, indices: Sequence[int] | Callable[[int], Sequence[int]]) -> Pipeline:
-        """Your own sequence of indices, or a function that gives one for each epoch."""
+        """Your own sequence of indices, or a function that gives one for each epoch.
+
+        >>> import infeed
+        >>> list(infeed.source(["a", "b", "c"]).order([2, 2, 0]))
+        ['c', 'c', 'a']
+        """
         return self._ordered(Given(indices), "order(...)")
 
     def seed(self, seed: Seed) -> Pipeline:
-        """The seed of the generators that maps are given, when it is not to be the shuffle's."""
+        """The seed of the generators that maps are given, when it is not to be the shuffle's.
+
+        >>> import infeed
+        >>> infeed.source([1, 2]).shuffle(seed=1).seed(2).random_seed
+        2
+        """
         number = as_seed(seed)
         return replace(self, chosen_seed=number, written=(*self.written, f"seed({number})"))
 
@@ -170,25 +218,51 @@ class Pipeline:
         A parameter named `rng` gets a numpy generator that belongs to this sample in this epoch. A
         parameter named `out` gets arrays to write the result into, which `out=` declares: a tree of
         `(shape, dtype)`.
+
+        >>> import infeed
+        >>> list(infeed.source([1, 2, 3]).map(lambda sample: sample * 10))
+        [10, 20, 30]
         """
         return self._staged(Stage.of("map", fn, out))
 
     def filter(self, fn: Callable[..., Any]) -> Pipeline:
-        """Keep the samples for which `fn(sample)` is true. The pipeline then has no `len`."""
+        """Keep the samples for which `fn(sample)` is true. The pipeline then has no `len`.
+
+        >>> import infeed
+        >>> pipeline = infeed.source([1, 2, 3, 4]).filter(lambda sample: sample % 2 == 0).batch(2)
+        >>> with infeed.Loader(pipeline, workers=0) as loader:
+        ...     [batch.tolist() for batch in loader]
+        [[2, 4]]
+        """
         return self._staged(Stage.of("filter", fn))
 
     def select(self, *names: str) -> Pipeline:
-        """Only these fields of dict samples."""
+        """Only these fields of dict samples.
+
+        >>> import infeed
+        >>> infeed.arrays(x=[1, 2], y=[3, 4]).select("y")[0]
+        {'y': np.int64(3)}
+        """
         if not names:
             raise PipelineError("select() needs the name of at least one field")
         return self._fields(Select(names), f"select({', '.join(names)})")
 
     def rename(self, **new_names: str) -> Pipeline:
-        """Other names for fields: `rename(old="new")`."""
+        """Other names for fields: `rename(old="new")`.
+
+        >>> import infeed
+        >>> infeed.arrays(x=[1, 2]).rename(x="label")[0]
+        {'label': np.int64(1)}
+        """
         return self._fields(Rename(tuple(new_names.items())), f"rename({new_names})")
 
     def window(self, size: int, stride: int = 1) -> Pipeline:
-        """Runs of `size` samples that follow each other, `stride` apart, each as one sample."""
+        """Runs of `size` samples that follow each other, `stride` apart, each as one sample.
+
+        >>> import infeed
+        >>> infeed.arrays([1, 2, 3, 4]).window(3)[1]
+        array([2, 3, 4])
+        """
         made = window(self.as_source(), size, stride)
         return Pipeline(made, chosen_seed=self.chosen_seed, written=(f"window({size}, stride={stride})",))
 
@@ -209,6 +283,10 @@ class Pipeline:
         `"wrap"`. `collate` is `"stack"`, `"pad"`, `"concat"`, `"list"`, one of the collate objects, or your
         function of a list of samples. `fixed_shapes=True` makes a sample of another shape than the first an
         error.
+
+        >>> import infeed
+        >>> len(infeed.arrays(np.zeros(10)).batch(4)), len(infeed.arrays(np.zeros(10)).batch(4, drop_last=True))
+        (3, 2)
         """
         self._not_batched("batch")
         plan = size if isinstance(size, Plan) else Plan(size)
@@ -226,7 +304,14 @@ class Pipeline:
         return made
 
     def map_batch(self, fn: Callable[..., Any]) -> Pipeline:
-        """Apply `fn(batch)`, or `fn(batch, rng)`, to every micro-batch, in the workers."""
+        """Apply `fn(batch)`, or `fn(batch, rng)`, to every micro-batch, in the workers.
+
+        >>> import infeed
+        >>> pipeline = infeed.arrays([1, 2, 3, 4]).batch(2).map_batch(lambda batch: batch * 10)
+        >>> with infeed.Loader(pipeline, workers=0) as loader:
+        ...     [batch.tolist() for batch in loader]
+        [[10, 20], [30, 40]]
+        """
         if self.batching is None:
             raise PipelineError(".map_batch() comes after .batch(); before it there are only samples, see .map()")
         stage = Stage.of("map_batch", fn)
@@ -250,7 +335,12 @@ class Pipeline:
         return 0 if self.chosen_seed is None else self.chosen_seed
 
     def chain(self) -> Chain:
-        """From positions of an epoch to indices of the source."""
+        """From positions of an epoch to indices of the source.
+
+        >>> import infeed
+        >>> infeed.source([1, 2, 3]).skip(1).chain().range(0, 2, epoch=0)
+        array([1, 2])
+        """
         if isinstance(self.source, IterableSource):
             return Chain((), 0)
         return Chain(self.orders, len(self.source))
@@ -275,7 +365,12 @@ class Pipeline:
         return iter(self.as_source())
 
     def recipe(self, on_error: str = "raise") -> Recipe:
-        """All that workers need to know."""
+        """All that workers need to know.
+
+        >>> import infeed
+        >>> infeed.source([1, 2, 3]).batch(2).recipe().size
+        3
+        """
         batching = self._batching()
         size = 0 if isinstance(self.source, IterableSource) else self.chain().size
         return Recipe(
@@ -292,13 +387,19 @@ class Pipeline:
         )
 
     def as_source(self) -> Source:
-        """The samples of this pipeline as a source for another one."""
+        """The samples of this pipeline as a source for another one.
+
+        >>> import infeed
+        >>> infeed.source([1, 2, 3]).map(lambda sample: -sample).as_source()[1]
+        -2
+        """
         self._not_batched("as_source()")
         if isinstance(self.source, IterableSource) or self.scanned:
             raise PipelineError("an iterable or filtered pipeline has no random access, so it cannot be a source")
         if not self.orders and not self.stages:
             return self.source
-        return PipelineSource(self)
+        alone = replace(self, batching=Batching(Plan(1), "keep", Stack()))
+        return PipelineSource(alone.recipe(), self.chain(), "" if self.stages else self.source.fields)
 
     def __repr__(self) -> str:
         lines = [_describe(self.source), *(f"  .{text}" for text in self.written)]
@@ -365,39 +466,8 @@ class Pipeline:
             )
 
 
-class PipelineSource(Source):
-    """A pipeline as a source: its order and its maps, sample by sample."""
-
-    def __init__(self, pipeline: Pipeline):
-        self.pipeline = replace(pipeline, batching=Batching(Plan(1), "keep", Stack()))
-        self._chain = pipeline.chain()
-        self._own = threading.local()  # a runner has one generator, which threads must not share
-
-    def __len__(self) -> int:
-        return self._chain.size
-
-    def fetch(self, indices: Any, epoch: int) -> builtins.list[Any]:
-        """The samples at these positions of the pipeline."""
-        runner: Runner | None = getattr(self._own, "runner", None)
-        if runner is None:
-            runner = self._own.runner = Runner(self.pipeline.recipe(), "inline")
-        return runner.samples_at(self._chain.at(np.asarray(indices), epoch), indices.tolist(), epoch)
-
-    @property
-    def fields(self) -> str:
-        """What is known of the source's fields, where no map changes them."""
-        return "" if self.pipeline.stages else getattr(self.pipeline.source, "fields", "")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_own"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._own = threading.local()
-
-
 def _count(what: str, count: Any) -> int:
-    if not isinstance(count, int | np.integer) or count < 0:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
         raise PipelineError(f".{what}() takes a number of samples, not {count!r}")
     return int(count)
 

@@ -157,8 +157,8 @@ class GlobalGenerators:
         now = self.look()
         if now == before:
             return ()
-        old = dict(zip(self._all, before, strict=False))  # a torch imported since: told at the next look
-        return tuple(name for name, mark in zip(self._all, now, strict=True) if name in old and old[name] != mark)
+        old = dict(zip(self._all, before, strict=False))  # a torch imported since may have been used
+        return tuple(name for name, mark in zip(self._all, now, strict=True) if old.get(name) != mark)
 
     def note_use(self, stage: int, names: tuple[str, ...]) -> bool:
         """Remember that `stage` uses these; True if one of them was not known."""

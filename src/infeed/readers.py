@@ -40,6 +40,8 @@ class ShardReader:
 
     def read(self, count: int) -> tuple[list[Any], bool]:
         """Up to `count` samples, and whether the shard has ended."""
-        samples = list(islice(self._iterator, count))
-        self.count += len(samples)
+        samples: list[Any] = []
+        for sample in islice(self._iterator, count):
+            samples.append(sample)
+            self.count += 1
         return samples, len(samples) < count

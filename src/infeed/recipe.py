@@ -44,6 +44,12 @@ class Recipe:
         return max((i for i, stage in enumerate(self.stages) if stage.kind == "filter"), default=-1)
 
     @cached_property
+    def while_finding(self) -> int:
+        """How many stages are run while samples are looked for: up to the last filter, or all, when bad samples are
+        to be left out, because a batch must not become short afterwards."""
+        return len(self.stages) if self.on_error == "replace" else self.last_filter + 1
+
+    @cached_property
     def whole_batches(self) -> bool:
         """Whether functions see whole micro-batches, so that tasks must not cut through them."""
         return bool(self.batch_stages) or not isinstance(self.collate, Stack)

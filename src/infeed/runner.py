@@ -19,7 +19,7 @@ from infeed.errors import LayoutError
 from infeed.layout import Layout, Misfit
 from infeed.readers import ShardReader
 from infeed.recipe import Recipe, index_view, row_views
-from infeed.samples import IntArray, Kind, Maker, Noticed, RowFailed, Rows
+from infeed.samples import USERS_FAULT, IntArray, Kind, Maker, Noticed, RowFailed, Rows, annotate
 from infeed.sifting import Sifter
 from infeed.tasks import BadRow, Piece, Reply, Task
 from infeed.wire import Region
@@ -39,15 +39,15 @@ class Runner:
         self.worker = worker
         self.layouts: dict[int, Layout] = {}
         self.maker = Maker(recipe, kind)
-        self._sifter = Sifter(recipe, self.maker, {} if readers is None else readers)
+        self._sifter = Sifter(recipe, self.maker, {} if readers is None else readers, self._who())
 
     def run(self, task: Task, memory: Bytes, staged: Sequence[Any] = ()) -> Reply:
         """Do the task. `memory` is the whole slot; `staged` are the samples an assemble task is about."""
         start, cpu = time.perf_counter(), time.thread_time()
         try:
             reply = self._until_settled(task, memory, staged)
-        except Exception as error:
-            error.add_note(f"(in {self._who()})")
+        except USERS_FAULT as error:
+            annotate(error, f"in {self._who()}")
             reply = Reply(task.id, "failed", error)
         reply.seconds, reply.cpu = time.perf_counter() - start, time.thread_time() - cpu
         reply.worker = self.worker
@@ -60,7 +60,9 @@ class Runner:
         try:
             return self.maker.samples(rows)
         except RowFailed as failed:
-            raise rows.explain(failed) from None
+            error = rows.explain(failed)
+            error.__dict__["_infeed_fresh"] = True
+            raise error from None
 
     def _who(self) -> str:
         return {"inline": "the loop itself", "thread": f"thread {self.worker}"}.get(
@@ -163,7 +165,7 @@ class Runner:
         except LayoutError as error:
             named = [str(rows.indices[row]) for row in getattr(error, "rows", ())]
             if named:
-                error.add_note(f"these are samples {' and '.join(named)} (step {step} of epoch {rows.epoch})")
+                annotate(error, f"these are samples {' and '.join(named)} (step {step} of epoch {rows.epoch})")
             raise
 
     # -- whole micro-batches: collates and maps over batches
@@ -201,6 +203,7 @@ class Runner:
                 self.maker.samples(one)
             except RowFailed as failed:
                 index, error = int(one.indices[0]), one.explain(failed)
+                annotate(error, f"in {self._who()}")
                 bad.append(BadRow(task.low + row, index, one.positions[0], error))
         return Reply(task.id, "bad", bad)
 

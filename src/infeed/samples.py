@@ -25,6 +25,8 @@ from infeed.stages import Stage
 IntArray = NDArray[np.int64]
 Kind = Literal["inline", "thread", "process"]
 SURE = 3
+NOTE = "infeed: "
+USERS_FAULT = (Exception, SystemExit)
 
 
 class Noticed(Exception):
@@ -57,16 +59,32 @@ class Rows:
         error = failed.__cause__
         assert error is not None
         index, position = int(self.indices[failed.row]), self.positions[failed.row]
-        error.add_note(f"sample {index} (position {position} of epoch {self.epoch}), in {failed.stage}")
+        annotate(error, f"sample {index} (position {position} of epoch {self.epoch}), in {failed.stage}")
         return error
 
     def name_all(self, error: BaseException, stage: str) -> None:
         """A note for what a whole batch raised."""
         shown = ", ".join(map(str, self.indices[:8].tolist())) + (", ..." if len(self.indices) > 8 else "")
-        error.add_note(
+        annotate(
+            error,
             f"batch of {len(self.indices)} samples [{shown}] "
-            f"(positions {self.positions[0]} to {self.positions[-1]} of epoch {self.epoch}), in {stage}"
+            f"(positions {self.positions[0]} to {self.positions[-1]} of epoch {self.epoch}), in {stage}",
         )
+
+
+def annotate(error: BaseException, note: str) -> None:
+    """Add a note of ours to an exception of the user's."""
+    error.add_note(NOTE + note)
+
+
+def _unannotated(error: BaseException) -> BaseException:
+    """The exception without notes of ours from an earlier time: some programs raise the same object again.
+
+    What a pipeline within this one has just noted stays.
+    """
+    if not error.__dict__.pop("_infeed_fresh", False) and hasattr(error, "__notes__"):
+        error.__notes__ = [note for note in error.__notes__ if not note.startswith(NOTE)]
+    return error
 
 
 class Maker:
@@ -131,9 +149,9 @@ class Maker:
     def _fetch_rows(self, source: Source, rows: Rows, low: int, high: int) -> list[Any]:
         try:
             return source.fetch(rows.indices[low:high], rows.epoch)
-        except Exception as error:
+        except USERS_FAULT as error:
             if high - low == 1:
-                raise RowFailed(low, "the source") from error
+                raise RowFailed(low, "the source") from _unannotated(error)
             for row in range(low, high):
                 self._fetch_rows(source, rows, row, row + 1)
             error.add_note("raised for a whole batch, and by none of its samples alone")
@@ -154,8 +172,8 @@ class Maker:
                 else:
                     for row, sample in enumerate(samples):
                         add(self._call(number, stage, sample, rows, row, outs))
-            except Exception as error:
-                raise RowFailed(len(made), repr(stage)) from error
+            except USERS_FAULT as error:
+                raise RowFailed(len(made), repr(stage)) from _unannotated(error)
         return made
 
     def _call(self, number: int, stage: Stage, sample: Any, rows: Rows, row: int, outs: list[Any] | None) -> Any:
@@ -190,8 +208,8 @@ class Maker:
             self._seed(stage, rows, 0)
             try:
                 batch = self.recipe.collate(samples, memory)
-            except Exception as error:
-                rows.name_all(error, "collate")
+            except USERS_FAULT as error:
+                rows.name_all(_unannotated(error), "collate")
                 raise
         return self._finish(batch, rows)
 
@@ -205,8 +223,8 @@ class Maker:
                     keywords["rng"] = self._rng.at(rows.epoch, rows.positions[0], number)
                 try:
                     batch = stage.fn(batch, **keywords)
-                except Exception as error:
-                    rows.name_all(error, repr(stage))
+                except USERS_FAULT as error:
+                    rows.name_all(_unannotated(error), repr(stage))
                     raise
         return batch
 

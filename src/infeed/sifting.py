@@ -9,7 +9,7 @@ import numpy as np
 
 from infeed.readers import ShardReader
 from infeed.recipe import Recipe
-from infeed.samples import IntArray, Maker, RowFailed, Rows
+from infeed.samples import USERS_FAULT, IntArray, Maker, RowFailed, Rows, annotate
 from infeed.sources import IterableSource
 from infeed.tasks import BadRow, Reply, Task
 
@@ -19,7 +19,8 @@ SHARD_BITS = 40
 class Sifter:
     """Finds the samples that remain, and makes the rest of the stages for those that a batch is made of."""
 
-    def __init__(self, recipe: Recipe, maker: Maker, readers: dict[str, ShardReader]):
+    def __init__(self, recipe: Recipe, maker: Maker, readers: dict[str, ShardReader], who: str):
+        self._who = who
         self.recipe = recipe
         self.maker = maker
         self._readers = readers
@@ -41,7 +42,7 @@ class Sifter:
     def _keep(self, samples: list[Any], rows: Rows) -> tuple[list[Any], Rows]:
         """Maps and filters up to the last filter; the survivors and their places."""
         origin = list(range(len(samples)))
-        for number, stage in enumerate(self.recipe.stages[: self.recipe.last_filter + 1], 1):
+        for number, stage in enumerate(self.recipe.stages[: self.recipe.while_finding], 1):
             try:
                 made = self.maker.apply(number, stage, samples, rows)
             except RowFailed as failed:
@@ -75,7 +76,9 @@ class Sifter:
                 made.extend(kept)
                 places.extend([row] * len(kept))
             except RowFailed as failed:
-                bad.append(BadRow(row, int(one.indices[0]), position, one.explain(failed)))
+                error = one.explain(failed)
+                annotate(error, f"in {self._who}")
+                bad.append(BadRow(row, int(one.indices[0]), position, error))
             marks[row] = one.indices[0]
         return made, places, bad
 
@@ -88,7 +91,11 @@ class Sifter:
             reader = ShardReader(source, task.shard, task.epoch)
             reader.seek(task.low, task.staged[0] if task.staged else None)
         state = reader.state()
-        samples, ended = reader.read(task.high - task.low)
+        try:
+            samples, ended = reader.read(task.high - task.low)
+        except USERS_FAULT as error:
+            annotate(error, f"sample {reader.count} of shard {task.shard!r} of the iterable, epoch {task.epoch}")
+            raise
         self._readers[task.shard] = reader
         first = (source.shards.index(task.shard) << SHARD_BITS) + task.low
         places = range(first, first + len(samples))
@@ -102,13 +109,13 @@ class Sifter:
             kept_samples, places_kept, bad = self._one_by_one(task, rows, marks, samples)
             kept = Rows(task.epoch, rows.indices[places_kept], [places[row] for row in places_kept])
             for row in bad:
-                row.error.add_note(f"(sample {row.index} of shard {task.shard!r})")
+                annotate(row.error, f"it is sample {row.index} of shard {task.shard!r}")
         return Reply(task.id, "done", (kept_samples, list(kept.positions), kept.indices, bad, ended, state))
 
     def rest(self, task: Task, staged: Sequence[Any]) -> tuple[list[Any], Rows]:
         """The samples of a batch, from where they are staged, through the stages after the last filter."""
         samples, rows = _joined(task.epoch, staged)
-        after = self.recipe.last_filter + 1
+        after = self.recipe.while_finding
         try:
             for number, stage in enumerate(self.recipe.stages[after:], after + 1):
                 samples = self.maker.apply(number, stage, samples, rows)

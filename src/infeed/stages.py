@@ -43,12 +43,29 @@ class Stage:
             )
         if out is not None and "out" not in names:
             raise PipelineError(f"out= was given, but {function_name(fn)} has no parameter named `out`")
+        _check_call(kind, fn, {"rng", "out"} & set(names))
         layout = None if out is None else layout_of_spec(out)
         return Stage(kind, fn, function_name(fn), "rng" in names, layout)
 
     def __repr__(self) -> str:
         extras = [self.name] + (["rng"] if self.rng else []) + ([f"out={self.out}"] if self.out else [])
         return f"{self.kind}({', '.join(extras)})"
+
+
+def _check_call(kind: str, fn: Fn, keywords: set[str]) -> None:
+    """`PipelineError` when `fn` cannot be called with one sample, or batch, and the keywords."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None, **dict.fromkeys(keywords))
+    except TypeError as error:
+        what = "batch" if kind == "map_batch" else "sample"
+        raise PipelineError(
+            f"{function_name(fn)}{signature} cannot be called with one {what} ({error}); besides it, a function "
+            "may have parameters named `rng` and `out`, and others only with defaults"
+        ) from None
 
 
 def parameter_names(fn: Fn) -> tuple[str, ...]:

@@ -38,6 +38,9 @@ def check(state: Any, pipeline: Pipeline) -> None:
     if not isinstance(state, dict) or state.get("infeed") != VERSION:
         found = state.get("infeed") if isinstance(state, dict) else type(state).__name__
         raise StateError(f"this is no state of an infeed loader (version {VERSION} was expected, {found} came)")
+    missing = [key for key in ("epoch", "position", "until", "cursor", "pipeline") if key not in state]
+    if missing:
+        raise StateError(f"this state of an infeed loader is incomplete: it has no {missing[0]!r}")
     here, there = fingerprint(pipeline), state["pipeline"]
     differing = [key for key in here if here[key] != there.get(key)]
     if differing:

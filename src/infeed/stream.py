@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from infeed.filling import Delivery, Filling, own
+from infeed.filling import Delivery, Filling, copied
 from infeed.layout import Layout, aligned
 from infeed.order import Chain
 from infeed.pace import set_pace
@@ -24,7 +24,6 @@ from infeed.recipe import INDEX_BYTES, Recipe, index_view, row_views, slot_bytes
 from infeed.slots import Slot
 from infeed.streaming import LEARN_BYTES, NOTHING, Settings, StreamBase, next_task
 from infeed.tasks import BadRow, Piece, Reply, Task
-from infeed.trees import tree_map
 from infeed.wire import decode
 from infeed.workers.crew import Crew
 
@@ -51,6 +50,11 @@ class Stream(StreamBase):
         crew.join(self)
 
     # -- what the loader calls
+
+    def close(self) -> None:
+        """Let go of everything; batches the user still holds stay valid."""
+        self._delivery = None
+        super().close()
 
     def restart(self, epoch: int, step: int, adopted: Reply | None = None) -> None:
         """Begin anew at a step. `adopted` is the reply to a learning task that was done elsewhere."""
@@ -105,9 +109,12 @@ class Stream(StreamBase):
         filling = self._fillings.popleft()
         layout = self.layouts.get(filling.layout)
         delivery = Delivery(filling, self.recipe, layout, copy=self._copy_out())
-        self._delivery = delivery if filling.steps > 1 else None
-        self.schedule()
-        return delivery.next()
+        try:
+            return delivery.next()
+        finally:
+            self._delivery = delivery if filling.steps > 1 else None
+            del delivery, filling  # a batch that is a copy has left its slot free
+            self.schedule()
 
     def at_hand(self) -> Any:
         """The next batch, when it lies in the slot that is being handed out; else `NOTHING`.
@@ -273,18 +280,15 @@ class Stream(StreamBase):
         size = self.recipe.plan.rows_per_step
         first, last = task.low // size, (task.high - 1) // size
         if first == last:
-            filling.learning = False
-            filling.errors[first] = reply.value
-            if filling.layout < 0 and not self._general:
-                self._drop_rest(filling)
+            filling.learning = False  # if it was, this step fails and the next one learns
+            filling.fail(first, task.low, reply.value)
             return
+        start, end = task.region
+        room = (end - start) // (last - first + 1) // 64 * 64
         for step in range(first, last + 1):  # the other steps of the slot are not to suffer
             low, high = max(task.low, step * size), min(task.high, (step + 1) * size)
-            self._submit(filling, self._task(filling, low, high, *task.region))
-
-    def _drop_rest(self, filling: Filling) -> None:
-        """A failed learning task: this step fails, and the next filling learns."""
-        filling.replies.clear()
+            left = start + room * (step - first)
+            self._submit(filling, self._task(filling, low, high, left, left + room))
 
     def _first(self, filling: Filling, task: Task, reply: Reply) -> None:
         """The learning task's result: fix the layout, move its rows into a proper slot, go on."""
@@ -307,7 +311,7 @@ class Stream(StreamBase):
         if self._version >= 0:
             kept = _rows_into(slot, rows, self.layouts[self._version], piece, task.id)
         else:
-            kept.value = [Piece(piece.low, piece.high, tree_map(own, piece.batch))]
+            kept.value = [Piece(piece.low, piece.high, copied(piece.batch))]
         old.release()
         filling.replies.append((task, kept))
         self._cut(filling, task.high)

@@ -110,8 +110,8 @@ class StreamBase(ABC):
             self.crew.retire(self, gone)
         if slot is not None:
             return slot
-        if self.arena.slots and self.arena.nbytes + self.arena.wanted > self._limit:
-            return None
+        if self._fillings and self.arena.nbytes + self.arena.wanted > self._limit:
+            return None  # with none on its way there must be one more, whose batch will be a copy
         if self.arena.wanted > self._limit:
             raise OutOfMemory(
                 f"one slot needs {megabytes(self.arena.wanted)}, and the limit is {megabytes(self._limit)}; "
@@ -141,6 +141,7 @@ class StreamBase(ABC):
         self._abandon()
         self.crew.leave(self)
         self.arena.close()
+        self._by_task.clear()
 
     def _copy_out(self) -> bool:
         """Whether the user keeps so many batches that this one must be a copy: the arena is at its limit."""

@@ -8,12 +8,22 @@ from typing import Any
 from infeed.slots.segments import Segment, check_room
 
 
+class _Nowhere:
+    """Takes the place of the queue when the arena is closed."""
+
+    def put(self, slot: Slot) -> None:
+        """A lease has ended, and nobody wants the slot."""
+
+
+NOWHERE = _Nowhere()
+
+
 class Slot:
     """One reusable piece of memory that holds one batch, or several small ones that follow each other."""
 
     __slots__ = ("freed", "interface", "number", "segment")
 
-    def __init__(self, number: int, segment: Segment, freed: SimpleQueue[Slot]):
+    def __init__(self, number: int, segment: Segment, freed: SimpleQueue[Slot] | _Nowhere):
         self.number = number
         self.segment = segment
         self.freed = freed
@@ -75,6 +85,7 @@ class Arena:
                 return slot
             del self.slots[slot.number]
             slot.segment.close()
+            slot.freed = NOWHERE
             self._retired.append(slot.number)
 
     def retired(self) -> list[int]:
@@ -86,4 +97,7 @@ class Arena:
         """Forget all slots; memory that someone still looks into stays until they are done."""
         for slot in self.slots.values():
             slot.segment.close()
+            slot.freed = NOWHERE  # a slot and the queue it lies in would keep each other alive
         self.slots.clear()
+        while self.take() is not None:
+            pass

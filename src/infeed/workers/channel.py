@@ -52,7 +52,12 @@ class Channel:
 
     def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         """Send one message; `Gone` if nobody is there."""
-        data = pickle.dumps(message, 5)
+        try:
+            data = pickle.dumps(message, 5)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            import cloudpickle
+
+            data = cloudpickle.dumps(message, 5)  # a class of the user's script, in a layout
         try:
             if fds:
                 socket.send_fds(self.socket, [data], list(fds))

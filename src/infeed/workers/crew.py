@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from infeed.errors import WorkerDied
 from infeed.layout import Layout
 from infeed.recipe import Recipe
 from infeed.slots import Arena
@@ -56,6 +57,12 @@ class Crew(ABC):
         """Work for it no more. Its tasks in hand are finished and their replies dropped."""
         self.cancel(job)
         self.jobs.pop(job.number, None)
+
+    def dismiss(self) -> None:
+        """Tell all jobs that there will be no more work done; for `close`."""
+        for job in list(self.jobs.values()):
+            job.lost(WorkerDied("the workers were closed while a loader still needed them"))
+        self.jobs.clear()
 
     @abstractmethod
     def submit(self, task: Task) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from infeed.errors import WorkerDied
 from infeed.runner import Runner
 from infeed.tasks import Task
 from infeed.workers.crew import Crew, Job
@@ -47,6 +48,8 @@ class InlineCrew(Crew):
     def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
         """Do tasks until `ready()`. There is nobody to time out on but ourselves."""
         while not ready():
+            if not self._tasks:
+                raise WorkerDied("there is nothing to do, and nothing ready: the loader was closed meanwhile")
             task = self._tasks.popleft()
             job, runner = self.jobs[task.job], self._runners[task.job]
             runner.layouts = job.layouts
@@ -56,4 +59,5 @@ class InlineCrew(Crew):
 
     def close(self) -> None:
         """Nothing to end."""
+        self.dismiss()
         self._tasks.clear()

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import select
-import signal
 import time
 import warnings
 from collections import deque
@@ -39,31 +37,11 @@ from infeed.workers.crew import Crew, Job
 from infeed.workers.launch import HelperProcess, StartMethod, start_helper
 from infeed.workers.mailbox import Mailbox
 from infeed.workers.shipping import Shipment, error_from_bytes, pack
+from infeed.workers.worker import Worker, how_it_ended
 
 IN_HAND = 2
 KILLS = 3
 FRUITLESS = 4
-
-
-class Worker:
-    """One worker process from the outside."""
-
-    __slots__ = ("channel", "hand", "known", "layouts", "number", "pid", "slots", "stacks")
-
-    def __init__(self, number: int, channel: Channel, stacks: int):
-        self.number = number
-        self.channel = channel
-        self.stacks = stacks
-        self.pid = 0
-        self.hand: deque[Task] = deque()
-        self.known: set[int] = set()
-        self.layouts: set[tuple[int, int]] = set()
-        self.slots: set[tuple[int, int]] = set()
-
-    def close(self) -> None:
-        """Let go of our end."""
-        self.channel.close()
-        os.close(self.stacks)
 
 
 class ProcessCrew(Crew):
@@ -95,6 +73,8 @@ class ProcessCrew(Crew):
     def check(self, recipe: Any) -> None:
         """Pickle a recipe now, so that what cannot be sent is told at construction; `join` will send it."""
         self._packed = (recipe, self._pack(recipe))
+        if self._setup is not None and self._method != "fork" and self._setup_shipment is None:
+            self._setup_shipment = pack(self._setup)
 
     def _pack(self, recipe: Any) -> Shipment | None:
         if self._method == "fork":
@@ -140,7 +120,7 @@ class ProcessCrew(Crew):
         super().leave(job)
         for worker in self._workers.values():
             if job.number in worker.known:
-                self._send(worker, ("forget", job.number))
+                worker.send(("forget", job.number))
                 worker.known.discard(job.number)
             worker.slots = {key for key in worker.slots if key[0] != job.number}
             worker.layouts = {key for key in worker.layouts if key[0] != job.number}
@@ -207,7 +187,7 @@ class ProcessCrew(Crew):
             mapped = [slot for slot in slots if (job.number, slot) in worker.slots]
             if mapped:
                 worker.slots -= {(job.number, slot) for slot in mapped}
-                self._send(worker, ("unslot", job.number, mapped))
+                worker.send(("unslot", job.number, mapped))
 
     def _assign(self) -> None:
         """Give queued tasks to the workers with the least in hand, two each at most."""
@@ -235,23 +215,16 @@ class ProcessCrew(Crew):
         if task.job not in worker.known:
             worker.known.add(task.job)
             sizes, fds = self._shipments[task.job].message()
-            self._send(worker, ("job", task.job, sizes), fds)
+            worker.send(("job", task.job, sizes), fds)
         for number in (task.slot, *(part[0] for part in task.staged if task.kind == "assemble")):
             if (task.job, number) not in worker.slots:
                 worker.slots.add((task.job, number))
                 segment = job.arena.slots[number].segment
-                self._send(worker, ("slot", task.job, number, segment.nbytes), (segment.fd,))
+                worker.send(("slot", task.job, number, segment.nbytes), (segment.fd,))
         if task.layout >= 0 and (task.job, task.layout) not in worker.layouts:
             worker.layouts.add((task.job, task.layout))
-            self._send(worker, ("layout", task.job, task.layout, job.layouts[task.layout]))
-        self._send(worker, ("task", task))
-
-    @staticmethod
-    def _send(worker: Worker, message: Any, fds: tuple[int, ...] = ()) -> None:
-        try:
-            worker.channel.send(message, fds)
-        except Gone:
-            pass  # the helper will tell of its end, and the task is still in its hand
+            worker.send(("layout", task.job, task.layout, job.layouts[task.layout]))
+        worker.send(("task", task))
 
     # -- replies
 
@@ -259,8 +232,7 @@ class ProcessCrew(Crew):
         """Let replies come in until `ready()`."""
         if ready():
             return True
-        if self._mailbox is None:
-            raise WorkerDied("the workers are closed")
+        assert self._mailbox is not None
         return self._mailbox.wait(ready, timeout)
 
     def _take(self, fds: list[int]) -> None:
@@ -346,15 +318,16 @@ class ProcessCrew(Crew):
         self._restart()
 
     def _on_ended(self, number: int, pid: int, status: int) -> None:
-        worker = self._workers[number]
-        if worker.pid != pid:
+        worker = self._workers.get(number)
+        if worker is None or worker.pid != pid:
             return
         self._drain(worker)
         self._unregister(worker)
         worker.close()
+        del self._workers[number]
         self.deaths += 1
         lost = list(worker.hand)
-        cause = _how(status)
+        cause = how_it_ended(status)
         self._fruitless += 1
         if self._fruitless > FRUITLESS * max(1, self.size) and not (lost and lost[0].careful):
             self._give_up(f"worker processes end again and again ({cause}) without doing any work")
@@ -378,9 +351,7 @@ class ProcessCrew(Crew):
         if job is None:
             return
         low, high = (task.low, task.high) if task.kind == "fill" else (0, task.rows)
-        indices = index_view(job.arena.slots[task.slot].segment.memory, task.rows)[low:high]
-        marked = np.flatnonzero(indices < 0) if task.kind != "assemble" else np.empty(0, np.int64)
-        indices[marked] = ~indices[marked]
+        indices, marked = self._unmark(task)
         if task.deaths < KILLS:
             return
         answered, task.id = task.id, -1  # answered: not to be queued again
@@ -403,8 +374,19 @@ class ProcessCrew(Crew):
             "memory than there is, or crash the library that reads it"
         )
         bad = Reply(answered, "bad", [BadRow(low + row, int(indices[row]), position, error)])
-        named = task.kind != "fill" or job.recipe.on_error == "replace"
+        named = task.kind == "sift" or (task.kind == "fill" and job.recipe.on_error == "replace")
         job.replied(dataclasses.replace(task, id=answered), bad if named else Reply(answered, "failed", error))
+
+    def _unmark(self, task: Task) -> tuple[Any, Any]:
+        """Undo the marks of a careful task; returns the indices of its rows and which of them were marked."""
+        job = self.jobs.get(task.job)
+        if job is None or not task.careful or task.kind == "assemble":
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        low, high = (task.low, task.high) if task.kind == "fill" else (0, task.rows)
+        indices = index_view(job.arena.slots[task.slot].segment.memory, task.rows)[low:high]
+        marked = np.flatnonzero(indices < 0)
+        indices[marked] = ~indices[marked]
+        return indices, marked
 
     def _helper_died(self) -> None:
         """All workers go with the helper; when the last has let go of its slots, start anew."""
@@ -418,7 +400,7 @@ class ProcessCrew(Crew):
         lost = self._end_all()
         self._start()
         for task in lost:
-            task.deaths += 1
+            self._unmark(task)
         self._tasks.extendleft(reversed(lost))
         self._assign()
 
@@ -443,7 +425,7 @@ class ProcessCrew(Crew):
                 worker.channel.finish()
             helper.end()
         for worker in self._workers.values():
-            _until_gone(worker)
+            worker.until_gone()
             self._drain(worker)
             self._unregister(worker)
             lost.extend(worker.hand)
@@ -460,21 +442,12 @@ class ProcessCrew(Crew):
     # -- looking in, ending
 
     def stacks(self) -> str:
-        """The Python stack of every worker that has something in hand."""
-        told = []
-        busy = [worker for worker in self._workers.values() if worker.hand and worker.pid]
-        for worker in busy:
-            os.ftruncate(worker.stacks, 0)
-            os.lseek(worker.stacks, 0, os.SEEK_SET)
-            os.kill(worker.pid, signal.SIGUSR1)
+        """The Python stack of every worker."""
         deadline = time.monotonic() + 1.0
-        for worker in busy:
-            text = ""
-            while not text and time.monotonic() < deadline:
-                select.select([], [], [], 0.02)
-                text = os.pread(worker.stacks, 1 << 16, 0).decode(errors="replace")
-            told.append(f"worker process {worker.number} (pid {worker.pid}):\n{text or '(does not answer)'}")
-        return "\n".join(told)
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.ask_for_stack()
+        return "\n".join(worker.stack(deadline) for worker in workers)
 
     def pids(self) -> list[int]:
         """Process ids of the workers that live."""
@@ -492,7 +465,7 @@ class ProcessCrew(Crew):
                 return
             self._closed = True
             self._tasks.clear()
-            self.jobs.clear()
+            self.dismiss()
             self._end_all()
             for shipment in (*self._shipments.values(), self._setup_shipment, self._packed[1]):
                 if shipment is not None:
@@ -500,26 +473,3 @@ class ProcessCrew(Crew):
             self._shipments.clear()
         if self._mailbox is not None:
             self._mailbox.close()
-
-
-def _until_gone(worker: Worker) -> None:
-    """Wait until nobody can write into slots from that worker's side any more."""
-    poll = select.poll()
-    poll.register(worker.channel.fileno(), select.POLLHUP)
-    if not poll.poll(2000) and worker.pid:
-        try:
-            os.kill(worker.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        poll.poll(2000)
-
-
-def _how(status: int) -> str:
-    if status >= 0:
-        return f"with exit code {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    hint = " (often the kernel, when memory runs out)" if name == "SIGKILL" else ""
-    return f"by {name}{hint}"

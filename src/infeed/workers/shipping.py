@@ -223,35 +223,40 @@ def _keep(fd: int, nbytes: int) -> Segment:
 
 
 def error_to_bytes(error: BaseException, trace: str) -> bytes:
-    """An exception for another process: type, arguments and attributes, and its traceback as a note."""
+    """An exception for another process, with its traceback as a note.
+
+    As its own class pickles it, if that works; else by type, arguments and attributes; else as a `RuntimeError`.
+    """
     import cloudpickle
 
     notes = [*getattr(error, "__notes__", ())]
     kept = {key: value for key, value in error.__dict__.items() if key != "__notes__"}
-    for content in ((type(error), error.args, kept), (type(error), (str(error),), {})):
+    text = f"{type(error).__name__}: {error}"
+    forms: list[Any] = [error, (type(error), error.args, kept), (RuntimeError, (text,), {})]
+    for form in forms:
         try:
-            data: bytes = cloudpickle.dumps((*content, notes, trace), protocol=5)
-            error_from_bytes(data)
-            return data
+            data: bytes = cloudpickle.dumps((form, notes, trace), protocol=5)
+            if str(error_from_bytes(data)) == str(error) or form is forms[-1]:
+                return data
         except Exception:
             continue
-    fallback: Any = (RuntimeError, (f"{type(error).__name__}: {error}",), {}, notes, trace)
-    return bytes(cloudpickle.dumps(fallback, protocol=5))
+    return bytes(cloudpickle.dumps(((RuntimeError, (text,), {}), [], trace), protocol=5))
 
 
 def error_from_bytes(data: bytes) -> BaseException:
-    """The exception, with notes; its `__init__` is not run, so its own signature does not matter.
+    """The exception, with notes.
 
     >>> error = error_from_bytes(error_to_bytes(KeyError("a"), "trace"))
     >>> type(error).__name__, error.args
     ('KeyError', ('a',))
     """
-    kind, args, attributes, notes, trace = pickle.loads(data)
-    error: BaseException = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(attributes)
-    for note in notes:
-        error.add_note(note)
-    if trace:
-        error.add_note("In the worker:\n" + trace)
+    form, notes, trace = pickle.loads(data)
+    if isinstance(form, BaseException):
+        error = form
+    else:
+        kind, args, attributes = form
+        error = BaseException.__new__(kind)
+        error.args = args
+        error.__dict__.update(attributes)
+    error.__notes__ = [*notes, *([f"In the worker:\n{trace}"] if trace else [])]
     return error

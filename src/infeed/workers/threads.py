@@ -86,6 +86,8 @@ class ThreadCrew(Crew):
 
     def _lend_a_hand(self) -> bool:
         """Do one task that is a mere gather in the waiting thread itself, if there is one."""
+        if self._setup is not None:
+            return False  # which this thread has not been through
         for task in self._pending.values():
             job = self.jobs[task.job]
             if task.kind == "fill" and job.recipe.gathers and not job.recipe.whole_batches:
@@ -154,6 +156,9 @@ class ThreadCrew(Crew):
         if self._closed:
             return
         self._closed = True
+        with self.lock:
+            self.dismiss()
+            self._condition.notify_all()
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
