@@ -122,7 +122,6 @@ class BatchUpFeed:
         """End the pool, which has no way of its own to be ended."""
         for name, part in vars(self._pool).items() if self._pool is not None else ():
             if name.endswith("__pool"):
-                part.terminate()
-                part.join()
+                part.terminate()  # and no join(), which may wait for ever on a pool that was busy
             elif name.endswith("__manager"):
                 part.shutdown()

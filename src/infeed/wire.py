@@ -26,8 +26,8 @@ SMALL = 2048  # arrays up to here go inside the pickle: a kept label must not ho
 class Region:
     """Some bytes to write results into; a `Memory` for collates.
 
-    >>> region = Region(np.zeros(256, np.uint8))
-    >>> a = region.new((3,), np.dtype("int64")); a[:] = 7
+    >>> region = Region(np.zeros(4096, np.uint8))
+    >>> a = region.new((400,), np.dtype("int64")); a[:] = 7
     >>> region.memory[:24].view("int64").tolist()
     [7, 7, 7]
     """

@@ -10,10 +10,10 @@ import numpy as np
 
 from infeed.collate import Function, Heap, List, Stack
 from infeed.evaluating import rows_of
-from infeed.pipeline import Pipeline, PipelineSource
+from infeed.pipeline import Pipeline
 from infeed.plan import MicroBatches
 from infeed.recipe import Recipe
-from infeed.sources import IterableSource
+from infeed.sources import IterableSource, Source
 from infeed.stages import Stage
 from infeed.testing.comparing import difference
 
@@ -71,7 +71,7 @@ def check_complete(pipeline: Pipeline, on_error: str, epochs: list[list[Any]]) -
 
 def _steps(pipeline: Pipeline, recipe: Recipe, epoch: int) -> Iterator[list[Any]]:
     """The samples of each step, by what the plan says of their positions."""
-    source = PipelineSource(replace(pipeline, batching=None, batch_stages=()))
+    source = _before_batching(pipeline)
     plan, size, last = recipe.plan, recipe.size, recipe.last
     times = np.zeros(size, np.int64)
     for step in range(plan.steps(size, last)):
@@ -86,7 +86,7 @@ def _steps(pipeline: Pipeline, recipe: Recipe, epoch: int) -> Iterator[list[Any]
 def _filtered(pipeline: Pipeline, recipe: Recipe, epoch: int) -> Iterator[list[Any]]:
     """The samples of each step of a filtered pipeline: those that remain, in order."""
     marked = tuple(replace(stage, kind="map", fn=Marking(stage)) for stage in pipeline.stages)
-    source = PipelineSource(replace(pipeline, batching=None, batch_stages=(), stages=marked))
+    source = _before_batching(replace(pipeline, stages=marked))
     samples = source.fetch(np.arange(recipe.size, dtype=np.int64), epoch)
     left = [sample for sample in samples if not isinstance(sample, Dropped)]
     plan, size = recipe.plan, recipe.plan.samples_per_step
@@ -96,6 +96,10 @@ def _filtered(pipeline: Pipeline, recipe: Recipe, epoch: int) -> Iterator[list[A
             yield [part[position] for position in plan.positions(0, size, "drop").tolist()]
         elif recipe.last == "keep":
             yield part
+
+
+def _before_batching(pipeline: Pipeline) -> Source:
+    return replace(pipeline, batching=None, batch_stages=()).as_source()
 
 
 def _collated(recipe: Recipe, samples: list[Any]) -> Any:
