@@ -314,7 +314,7 @@ class Loader:
         self._closed = True
         self._finalizer.detach()
         stream, self._stream = self._stream, None
-        if stream is not None and (not self._shared or self._workers is None or self._workers.started):
+        if stream is not None:
             with stream.crew.lock:
                 stream.close()
         if self._workers is not None and not self._shared:

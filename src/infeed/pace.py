@@ -17,6 +17,7 @@ GROUP_SECONDS = 0.001
 GROUP_BYTES = 1 << 21
 GROUP_STEPS = 32
 TASKS_PER_WORKER = 4
+SLOTS_AT_LEAST = 8
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ def set_pace(
     steps: int,
     workers: int,
     prefetch: int | None,
+    memory_limit: int,
     seconds_per_row: float,
     payload_per_row: float,
 ) -> Pace:
@@ -44,7 +46,7 @@ def set_pace(
     >>> import numpy as np, infeed
     >>> recipe = infeed.arrays(np.zeros((10_000, 4))).batch(10).recipe()
     >>> pace = set_pace(recipe, recipe.known_layout(), steps=1000, workers=2, prefetch=None,
-    ...                 seconds_per_row=1e-5, payload_per_row=0)
+    ...                 memory_limit=1 << 30, seconds_per_row=1e-5, payload_per_row=0)
     >>> pace.group, pace.parts, pace.ahead
     (10, 1, 50)
     """
@@ -54,7 +56,8 @@ def set_pace(
         seconds = rows * 1e-7 + (layout.nbytes(rows) / 5e9 if layout else 0.0)
     payload = payload_bytes(layout, rows, payload_per_row)
     step_bytes = max(1, slot_bytes(rows, layout, payload))
-    group = min(int(GROUP_SECONDS / max(seconds, 1e-7)), GROUP_BYTES // step_bytes, GROUP_STEPS, steps)
+    most_bytes = min(GROUP_BYTES, memory_limit // SLOTS_AT_LEAST)
+    group = min(int(GROUP_SECONDS / max(seconds, 1e-7)), most_bytes // step_bytes, GROUP_STEPS, steps)
     if prefetch is not None:
         group = min(group, prefetch // 2)
     group = max(1, group)

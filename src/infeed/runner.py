@@ -220,5 +220,7 @@ class Runner:
 
 
 def describe(error: BaseException) -> str:
-    """The traceback as text, to travel with an exception between processes."""
-    return "".join(traceback.format_exception(error)).rstrip()
+    """The traceback as text, to travel with an exception between processes; its notes travel by themselves."""
+    told = traceback.TracebackException.from_exception(error)
+    told.__notes__ = None
+    return "".join(told.format()).rstrip()

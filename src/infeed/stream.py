@@ -157,6 +157,7 @@ class Stream(StreamBase):
             steps=self.steps,
             workers=self.crew.size,
             prefetch=self.settings.prefetch,
+            memory_limit=self._limit,
             seconds_per_row=self.counters.per_row,
             payload_per_row=self._payload_per_row,
         )
@@ -264,17 +265,21 @@ class Stream(StreamBase):
 
     def _done(self, filling: Filling, task: Task, reply: Reply) -> None:
         self.counters.add(task.high - task.low, reply)
+        if filling.learning:
+            self._first(filling, task, reply)
+        else:
+            filling.replies.append((task, reply))
+            self._note_payload(task, reply)
+        if self.counters.tasks < 8 or not self.counters.tasks % 64:
+            self._set_pace()
+
+    def _note_payload(self, task: Task, reply: Reply) -> None:
+        """Larger slots from here on, if what has no row in them needs more room than was thought."""
         if reply.where is not None:
             per_row = (reply.where.total + 256) / max(1, task.high - task.low)
             if per_row > self._payload_per_row:
                 self._payload_per_row = per_row
                 self._set_pace()
-        if self.counters.tasks < 8 or not self.counters.tasks % 64:
-            self._set_pace()
-        if filling.learning:
-            self._first(filling, task, reply)
-        else:
-            filling.replies.append((task, reply))
 
     def _failed(self, filling: Filling, task: Task, reply: Reply) -> None:
         size = self.recipe.plan.rows_per_step
@@ -297,6 +302,7 @@ class Stream(StreamBase):
             self._learned(layout)
         else:
             self._general = True
+            self._note_payload(task, reply)
         value = reply.value
         if value is None:
             assert reply.where is not None

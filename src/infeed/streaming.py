@@ -110,7 +110,7 @@ class StreamBase(ABC):
             self.crew.retire(self, gone)
         if slot is not None:
             return slot
-        if self._fillings and self.arena.nbytes + self.arena.wanted > self._limit:
+        if self._fillings and self._full():
             return None  # with none on its way there must be one more, whose batch will be a copy
         if self.arena.wanted > self._limit:
             raise OutOfMemory(
@@ -145,7 +145,10 @@ class StreamBase(ABC):
 
     def _copy_out(self) -> bool:
         """Whether the user keeps so many batches that this one must be a copy: the arena is at its limit."""
-        full = self.arena.nbytes + self.arena.wanted > self._limit
-        copy = full and len(self._fillings) < 2
+        copy = self._full() and not self.arena.free and len(self._fillings) < 2
         self.copied += copy
         return copy
+
+    def _full(self) -> bool:
+        """Whether the arena may grow no more, but for the one slot that must always be had."""
+        return self.arena.nbytes + 2 * self.arena.wanted > self._limit

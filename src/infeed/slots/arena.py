@@ -62,6 +62,11 @@ class Arena:
         """Bytes of all slots together."""
         return sum(slot.nbytes for slot in self.slots.values())
 
+    @property
+    def free(self) -> int:
+        """How many slots have come free, at least; more may do so at any moment."""
+        return self._freed.qsize()
+
     def new(self, nbytes: int) -> Slot:
         """One more slot; `OutOfMemory` where the machine or the container has no room for it."""
         self.wanted = max(self.wanted, nbytes)

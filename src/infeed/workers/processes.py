@@ -73,13 +73,13 @@ class ProcessCrew(Crew):
     def check(self, recipe: Any) -> None:
         """Pickle a recipe now, so that what cannot be sent is told at construction; `join` will send it."""
         self._packed = (recipe, self._pack(recipe))
-        if self._setup is not None and self._method != "fork" and self._setup_shipment is None:
-            self._setup_shipment = pack(self._setup)
 
     def _pack(self, recipe: Any) -> Shipment | None:
         if self._method == "fork":
             return None
         try:
+            if self._setup is not None and self._setup_shipment is None:
+                self._setup_shipment = pack(self._setup)
             return pack(recipe)
         except PipelineError as error:
             if self._wanted is not None or self._helper is not None:
@@ -131,8 +131,6 @@ class ProcessCrew(Crew):
     # -- starting
 
     def _start(self) -> None:
-        if self._setup is not None and self._method != "fork" and self._setup_shipment is None:
-            self._setup_shipment = pack(self._setup)
         recipes = {number: job.recipe for number, job in self.jobs.items()} if self._method == "fork" else {}
         self._helper = start_helper(self._method, recipes, self._setup)
         if self._mailbox is None:

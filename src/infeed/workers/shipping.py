@@ -232,7 +232,9 @@ def error_to_bytes(error: BaseException, trace: str) -> bytes:
     notes = [*getattr(error, "__notes__", ())]
     kept = {key: value for key, value in error.__dict__.items() if key != "__notes__"}
     text = f"{type(error).__name__}: {error}"
-    forms: list[Any] = [error, (type(error), error.args, kept), (RuntimeError, (text,), {})]
+    plain = {key: value for key, value in kept.items() if isinstance(value, str | bytes | int | float)}
+    forms: list[Any] = [error, (type(error), error.args, kept), (type(error), error.args, plain)]
+    forms.append((RuntimeError, (text,), {}))
     for form in forms:
         try:
             data: bytes = cloudpickle.dumps((form, notes, trace), protocol=5)
