@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, get_args
@@ -45,12 +47,15 @@ class Workers:
         self._start_method = start_method
         self._setup = setup
         self._crew: Crew | None = None
+        self._making = threading.Lock()
+        self._owner = os.getpid()
 
     def crew(self) -> Crew:
         """The workers themselves, started at the first call."""
-        if self._crew is None:
-            self._crew = self.make()
-        return self._crew
+        with self._making:
+            if self._crew is None:
+                self._crew = self.make()
+            return self._crew
 
     def make(self) -> Crew:
         """New workers as described."""
@@ -70,7 +75,7 @@ class Workers:
     def close(self) -> None:
         """End the workers."""
         crew, self._crew = self._crew, None
-        if crew is not None:
+        if crew is not None and self._owner == os.getpid():  # a fork of this process has no say
             crew.close()
 
     def __enter__(self) -> Workers:

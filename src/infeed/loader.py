@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 import weakref
@@ -80,6 +81,7 @@ class Loader:
         self._chain = self.pipeline.chain()
         self._stream: Stream | ScannedStream | None = None
         self._closed = False
+        self._owner = os.getpid()
         self._epoch = 0  # of the next `for`
         self._place: Place | None = None  # of the last `for`
         self._resume: Place | None = None  # where a loaded state says to go on
@@ -312,6 +314,8 @@ class Loader:
         if self._closed:
             return
         self._closed = True
+        if self._owner != os.getpid():
+            return  # a fork of the process that made it has no say over its workers
         self._finalizer.detach()
         stream, self._stream = self._stream, None
         if stream is not None:

@@ -14,6 +14,7 @@ import ctypes
 import faulthandler
 import gc
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -24,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infeed.errors import PipelineError
-from infeed.layout import Layout
 from infeed.runner import Runner, describe
 from infeed.slots.segments import Segment
 from infeed.tasks import Reply, Task
@@ -112,9 +112,9 @@ class Child:
         for slot in slots:
             self.slots.pop((number, slot), None)
 
-    def on_layout(self, number: int, version: int, layout: Layout, _: list[int]) -> None:
+    def on_layout(self, number: int, version: int, layout: bytes, _: list[int]) -> None:
         """The loader has learned the layout of its batches."""
-        self._runner(number).layouts[version] = layout
+        self._runner(number).layouts[version] = pickle.loads(layout)
 
     def on_task(self, task: Task, _: list[int]) -> None:
         """Do a task and answer."""

@@ -36,7 +36,7 @@ from infeed.workers.channel import Channel, Gone
 from infeed.workers.crew import Crew, Job
 from infeed.workers.launch import HelperProcess, StartMethod, start_helper
 from infeed.workers.mailbox import Mailbox
-from infeed.workers.shipping import Shipment, error_from_bytes, pack
+from infeed.workers.shipping import Shipment, by_value, error_from_bytes, pack
 from infeed.workers.worker import Worker, how_it_ended
 
 IN_HAND = 2
@@ -221,7 +221,7 @@ class ProcessCrew(Crew):
                 worker.send(("slot", task.job, number, segment.nbytes), (segment.fd,))
         if task.layout >= 0 and (task.job, task.layout) not in worker.layouts:
             worker.layouts.add((task.job, task.layout))
-            worker.send(("layout", task.job, task.layout, job.layouts[task.layout]))
+            worker.send(("layout", task.job, task.layout, by_value(job.layouts[task.layout])))
         worker.send(("task", task))
 
     # -- replies

@@ -222,6 +222,17 @@ def _keep(fd: int, nbytes: int) -> Segment:
     return segment
 
 
+def by_value(thing: Any) -> bytes:
+    """A small object for workers; classes of the user's script in it go by value, since workers lack the script.
+
+    >>> pickle.loads(by_value((1, 2)))
+    (1, 2)
+    """
+    import cloudpickle
+
+    return bytes(cloudpickle.dumps(thing, protocol=5))
+
+
 def error_to_bytes(error: BaseException, trace: str) -> bytes:
     """An exception for another process, with its traceback as a note.
 
