@@ -67,7 +67,7 @@ def batch_at(loader: Loader, epoch: int, step: int) -> Any:
     stream = Stream(crew, loader.recipe, loader.pipeline.chain(), Settings(prefetch=1))
     stream.restart(epoch, step)
     crew.wait(stream.ready)
-    return stream.next()
+    return stream.next().next()
 
 
 def _scanned_batch_at(loader: Loader, epoch: int, step: int) -> Any:

@@ -63,12 +63,14 @@ class Delivery:
     def __init__(self, filling: Filling, recipe: Recipe, layout: Layout | None, *, copy: bool):
         self.filling = filling
         self.step = 0
+        self.left = filling.steps
         self._recipe = recipe
         self._layout = layout
         self._copy = copy
         self._decoded: dict[int, Any] = {}
         self._memory = Lease(filling.slot).memory()
         self._slices: Iterator[Any] | None = None
+        """Each step as slices of the slot: the fast way."""
         whole = all(reply.in_place for _, reply in filling.replies) and not filling.errors
         if whole and layout is not None:
             columns: list[Any] = _light(row_views(self._memory, filling.rows, layout))
@@ -78,20 +80,15 @@ class Delivery:
             self._slices = _slices(columns, recipe.plan.rows_per_step, filling.rows, layout)
             del self._memory
 
-    @property
-    def left(self) -> int:
-        """How many steps are still to come."""
-        return self.filling.steps - self.step
-
     def next(self) -> Any:
         """The next step's batch, or the exception that took its place."""
-        step, self.step = self.step, self.step + 1
-        if step in self.filling.errors:
-            raise self.filling.errors.pop(step)  # kept here it would keep, by its traceback, the slot
+        step = self.step
+        self.step += 1
+        self.left -= 1
         if self._slices is not None:
             batch = next(self._slices)
-            if self.step == self.filling.steps:
-                self._slices = None  # the lease is the user's now
+        elif step in self.filling.errors:
+            raise self.filling.errors.pop(step)  # kept here it would keep, by its traceback, the slot
         else:
             batch = self._step_batch(self._memory, step, self._layout)
         return copied(batch) if self._copy else batch

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from infeed import automatic, evaluating, state
 from infeed.crews import Mode, Workers, check_count, check_mode, check_start
 from infeed.errors import PipelineError, Stalled, StateError
+from infeed.filling import Delivery
 from infeed.pipeline import Pipeline, as_pipeline
 from infeed.plan import Plan
 from infeed.scanning import ScannedStream
 from infeed.statistics import Statistics, Waiting
 from infeed.stream import Stream
-from infeed.streaming import NOTHING, Settings
+from infeed.streaming import Settings
 from infeed.tasks import Reply
 
 OnError = Literal["raise", "replace"]
@@ -179,13 +180,10 @@ class Loader:
             return Stream(crew, self.recipe, self._chain, self._settings)
 
     def _take(self) -> Any:
-        """The next batch of the stream, waiting for it if need be."""
+        """What comes next in the stream, waiting for it if need be."""
         stream = self._stream
         if stream is None:
             raise PipelineError("the loader is closed")
-        batch = stream.at_hand()
-        if batch is not NOTHING:
-            return batch
         with stream.crew.lock:
             if not stream.ready():
                 stream.schedule()  # slots may have come free since
@@ -198,7 +196,8 @@ class Loader:
                         f"no batch came within timeout={self._timeout} s; what the workers are doing:\n"
                         f"{stream.crew.stacks()}"
                     )
-            batch = stream.next()
+            taken = stream.next()
+            self._waiting.batches += taken.left
         if stream.copied and not self._warned:
             self._warned = True
             warnings.warn(
@@ -207,7 +206,7 @@ class Loader:
                 RuntimeWarning,
                 stacklevel=3,
             )
-        return batch
+        return taken
 
     # -- length and place
 
@@ -357,16 +356,25 @@ class Place:
 class LoaderIterator:
     """One run over a loader. It survives an exception and goes on with the next batch."""
 
+    __slots__ = ("_delivery", "_loader", "_place", "_steps")
+
     def __init__(self, loader: Loader, place: Place):
         self._loader = loader
         self._place = place
         self._steps = None if loader.recipe.scanned else len(loader)
+        self._delivery: Delivery | None = None
 
     def __iter__(self) -> LoaderIterator:
         return self
 
     def __next__(self) -> Any:
-        loader, place = self._loader, self._place
+        place, delivery = self._place, self._delivery
+        if delivery is not None and not place.superseded:
+            # Several small steps share a slot that is ours already: no lock, nothing to look up.
+            place.step += 1
+            if delivery.left == 1:
+                self._delivery = None
+            return delivery.next()
         if place.finished:
             raise StopIteration
         if place.superseded:
@@ -375,15 +383,12 @@ class LoaderIterator:
             return self._scan()
         if place.step >= self._steps:
             self._next_epoch()
-        place.step += 1
         place.used = True
-        try:
-            batch = loader._take()
-        except (Stalled, KeyboardInterrupt):
-            place.step -= 1
-            raise
-        loader._waiting.batches += 1
-        return batch
+        delivery = self._loader._take()
+        place.step += 1
+        if delivery.left > 1:
+            self._delivery = delivery
+        return delivery.next()
 
     def _next_epoch(self) -> None:
         place, epochs = self._place, self._loader._epochs
@@ -408,7 +413,6 @@ class LoaderIterator:
             place.resumed = False
             place.step += 1
             place.cursor = taken.cursor
-            self._loader._waiting.batches += 1
             if taken.error is not None:
                 raise taken.error
             return taken.batch

@@ -95,8 +95,7 @@ class Runner:
         if task.kind == "sift":
             return self._sifter.sift(task, indices)
         indices = indices[task.low : task.high]
-        positions = self.recipe.positions(task.first_step, task.low, task.high).tolist()
-        rows = Rows(task.epoch, indices, positions)
+        rows = Rows(task.epoch, indices, self.recipe.places(task.first_step, task.low, task.high))
         try:
             return self._fill(task, rows, memory)
         except RowFailed as failed:

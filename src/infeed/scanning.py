@@ -22,7 +22,7 @@ from infeed.order import Chain
 from infeed.recipe import INDEX_BYTES, Recipe, index_view, slot_bytes
 from infeed.slots import Slot
 from infeed.sources import IterableSource
-from infeed.streaming import LEARN_BYTES, NOTHING, Settings, StreamBase, next_task
+from infeed.streaming import LEARN_BYTES, Settings, StreamBase, next_task
 from infeed.tasks import BadRow, Reply, Task
 from infeed.wire import Region, decode, encode
 from infeed.workers.crew import Crew
@@ -39,6 +39,11 @@ class Taken:
     error: BaseException | None = None
     cursor: Any = None
     ended: bool = False
+
+    @property
+    def left(self) -> int:
+        """How many batches that makes."""
+        return 0 if self.ended else 1
 
 
 class ScannedStream(StreamBase):
@@ -101,10 +106,6 @@ class ScannedStream(StreamBase):
             taken = Taken(delivery.next(), cursor=cursor)
         self.schedule()
         return taken
-
-    def at_hand(self) -> Any:
-        """A slot of a scanned stream holds one step."""
-        return NOTHING
 
     # -- scheduling
 

@@ -11,7 +11,8 @@ fills it never changes a batch. All methods are called with the crew's lock held
 from __future__ import annotations
 
 import itertools
-from typing import Any
+import weakref
+from collections.abc import Callable
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from infeed.pace import set_pace
 from infeed.randomness import mix
 from infeed.recipe import INDEX_BYTES, Recipe, index_view, row_views, slot_bytes
 from infeed.slots import Slot
-from infeed.streaming import LEARN_BYTES, NOTHING, Settings, StreamBase, next_task
+from infeed.streaming import LEARN_BYTES, Settings, StreamBase, next_task
 from infeed.tasks import BadRow, Piece, Reply, Task
 from infeed.wire import decode
 from infeed.workers.crew import Crew
@@ -42,7 +43,7 @@ class Stream(StreamBase):
         self._version = -1
         self._general = False
         self._adopted: Reply | None = None
-        self._delivery: Delivery | None = None
+        self._delivered: Callable[[], Delivery | None] = _none
         self._set_pace()
         layout = recipe.known_layout()
         if layout is not None:
@@ -51,15 +52,10 @@ class Stream(StreamBase):
 
     # -- what the loader calls
 
-    def close(self) -> None:
-        """Let go of everything; batches the user still holds stay valid."""
-        self._delivery = None
-        super().close()
-
     def restart(self, epoch: int, step: int, adopted: Reply | None = None) -> None:
         """Begin anew at a step. `adopted` is the reply to a learning task that was done elsewhere."""
         self._abandon()
-        self._delivery = None
+        self._delivered = _none
         self._next = (epoch, step)
         self._adopted = adopted
         self.schedule()
@@ -67,9 +63,9 @@ class Stream(StreamBase):
     @property
     def at(self) -> tuple[int, int]:
         """Epoch and step of the batch that `next` would give."""
-        if self._delivery is not None:
-            filling = self._delivery.filling
-            return filling.epoch, filling.first_step + self._delivery.step
+        delivery = self._delivered()
+        if delivery is not None and delivery.left:
+            return delivery.filling.epoch, delivery.filling.first_step + delivery.step
         if self._fillings:
             return self._fillings[0].epoch, self._fillings[0].first_step
         return self._next
@@ -77,7 +73,8 @@ class Stream(StreamBase):
     @property
     def ready_steps(self) -> int:
         """Steps that could be had at once."""
-        ready = 0 if self._delivery is None else self._delivery.left
+        delivery = self._delivered()
+        ready = 0 if delivery is None else delivery.left
         for filling in self._fillings:
             if not filling.ready:
                 break
@@ -102,31 +99,18 @@ class Stream(StreamBase):
                     self._fillings.appendleft(filling)
                     return
 
-    def next(self) -> Any:
-        """The first batch of the next slot; only when `ready()`. Raises what went wrong with this step."""
+    def next(self) -> Delivery:
+        """The next slot, whose steps are the caller's to take; only when `ready()`."""
         if self._error is not None:
             raise self._error
         filling = self._fillings.popleft()
         layout = self.layouts.get(filling.layout)
-        delivery = Delivery(filling, self.recipe, layout, copy=self._copy_out())
-        try:
-            return delivery.next()
-        finally:
-            self._delivery = delivery if filling.steps > 1 else None
-            del delivery, filling  # a batch that is a copy has left its slot free
-            self.schedule()
-
-    def at_hand(self) -> Any:
-        """The next batch, when it lies in the slot that is being handed out; else `NOTHING`.
-
-        The only method that needs no lock: a slot that is being handed out belongs to the consumer.
-        """
-        delivery = self._delivery
-        if delivery is None:
-            return NOTHING
-        if delivery.left == 1:
-            self._delivery = None
-        return delivery.next()
+        copy = self._copy_out()
+        delivery = Delivery(filling, self.recipe, layout, copy=copy)
+        self._delivered = weakref.ref(delivery)
+        if not copy:
+            self.schedule()  # else the slot comes free only when its batches have been copied
+        return delivery
 
     # -- scheduling
 
@@ -344,6 +328,10 @@ class Stream(StreamBase):
         again = self._task(filling, task.low, task.high, *task.region)
         again.replaced = task.replaced
         self._submit(filling, again)
+
+
+def _none() -> None:
+    """No slot is being handed out."""
 
 
 def _rows_into(slot: Slot, rows: int, layout: Layout, piece: Piece, task: int) -> Reply:

@@ -18,7 +18,6 @@ from infeed.tasks import BadRow, Reply, Task
 from infeed.workers.crew import Crew
 
 LEARN_BYTES = 1 << 18
-NOTHING = object()
 
 _numbers = itertools.count()
 _task_ids = itertools.count()

@@ -54,6 +54,7 @@ class Arena:
         self.slots: dict[int, Slot] = {}
         self.wanted = 0
         self._freed: SimpleQueue[Slot] = SimpleQueue()
+        self._idle: list[Slot] = []
         self._made = 0
         self._retired: list[int] = []
 
@@ -65,7 +66,7 @@ class Arena:
     @property
     def free(self) -> int:
         """How many slots have come free, at least; more may do so at any moment."""
-        return self._freed.qsize()
+        return self._freed.qsize() + len(self._idle)
 
     def new(self, nbytes: int) -> Slot:
         """One more slot; `OutOfMemory` where the machine or the container has no room for it."""
@@ -81,9 +82,13 @@ class Arena:
         """A free slot, or None. Slots that have become too small are let go on the way."""
         while True:
             try:
-                slot = self._freed.get_nowait()
+                while True:
+                    self._idle.append(self._freed.get_nowait())
             except Empty:
+                pass
+            if not self._idle:
                 return None
+            slot = self._idle.pop()  # the last to come free, which may still be in the cache
             if slot.number not in self.slots:
                 continue  # closed, or retired while a lease was out
             if slot.nbytes >= self.wanted:

@@ -16,6 +16,8 @@ from typing import Any
 
 LIMIT = 1 << 17
 _FDS = 64
+_BLOCKING = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+_AT_ONCE = _BLOCKING | int(socket.MSG_DONTWAIT)
 _ANCILLARY = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
 
 
@@ -70,9 +72,10 @@ class Channel:
 
     def receive(self, *, block: bool = True) -> tuple[Any, list[int]] | None:
         """The next message and its descriptors; None if there is none and `block` is False."""
-        flags = socket.MSG_CMSG_CLOEXEC | (0 if block else socket.MSG_DONTWAIT)
         try:
-            size, ancillary, _, _ = self.socket.recvmsg_into([self._buffer], _ANCILLARY, flags)
+            size, ancillary, _, _ = self.socket.recvmsg_into(
+                [self._buffer], _ANCILLARY, _BLOCKING if block else _AT_ONCE
+            )
         except BlockingIOError:
             return None
         except ConnectionResetError:
@@ -82,7 +85,7 @@ class Channel:
         fds = array.array("i")
         for _, _, data in ancillary:
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-        return pickle.loads(self._view[:size]), list(fds)
+        return pickle.loads(self._view[:size]), fds.tolist()
 
     def finish(self) -> None:
         """Say that nothing more will be sent; what the other side has sent can still be read."""

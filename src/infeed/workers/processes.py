@@ -62,6 +62,7 @@ class ProcessCrew(Crew):
         self._in_helper = self._method != "spawn"
         self._helper: HelperProcess | None = None
         self._workers: dict[int, Worker] = {}
+        self._by_fd: dict[int, Worker] = {}
         self._tasks: deque[Task] = deque()
         self._fruitless = 0
         self._closed = False
@@ -165,6 +166,7 @@ class ProcessCrew(Crew):
         self._workers[number] = worker
         assert self._mailbox is not None
         self._mailbox.register(mine.fileno())
+        self._by_fd[mine.fileno()] = worker
 
     # -- tasks
 
@@ -235,11 +237,11 @@ class ProcessCrew(Crew):
 
     def _take(self, fds: list[int]) -> None:
         """Read what has come; the helper's news last, so that no reply of a dead worker is missed."""
-        by_fd = {worker.channel.fileno(): worker for worker in self._workers.values()}
         news = False
         for fd in fds:
-            if fd in by_fd:
-                self._drain(by_fd[fd])
+            worker = self._by_fd.get(fd)
+            if worker is not None:
+                self._drain(worker)
             else:
                 news = True
         if news:
@@ -255,6 +257,7 @@ class ProcessCrew(Crew):
                 self._unregister(worker)
 
     def _unregister(self, worker: Worker) -> None:
+        self._by_fd.pop(worker.channel.fileno(), None)
         if self._mailbox is not None:
             self._mailbox.unregister(worker.channel.fileno())
 
