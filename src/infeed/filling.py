@@ -25,7 +25,11 @@ SMALL_FIELD = 8192
 
 @dataclass(slots=True)
 class Filling:
-    """A slot being filled, and what is known of it so far."""
+    """A slot being filled, and what is known of it so far.
+
+    It holds the slot's one lease, through `memory`. Whatever is made from `memory`, by a worker in this process or
+    by a delivery, holds it too; when all of it is gone, the slot is free. Nobody frees it by hand.
+    """
 
     epoch: int
     first_step: int
@@ -40,6 +44,15 @@ class Filling:
     learning: bool = False
     ended: bool = False
     failed_rows: dict[int, int] = field(default_factory=dict)
+    memory: NDArray[np.uint8] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.use(self.slot)
+
+    def use(self, slot: Slot) -> None:
+        """Fill this slot; the one before is let go."""
+        self.slot = slot
+        self.memory = Lease(slot).memory()
 
     def fail(self, step: int, row: int, error: BaseException) -> None:
         """A step cannot be had; of several exceptions, that of the lowest row is told, whoever was first."""
@@ -68,7 +81,7 @@ class Delivery:
         self._layout = layout
         self._copy = copy
         self._decoded: dict[int, Any] = {}
-        self._memory = Lease(filling.slot).memory()
+        self._memory = filling.memory
         self._slices: Iterator[Any] | None = None
         """Each step as slices of the slot: the fast way."""
         whole = all(reply.in_place for _, reply in filling.replies) and not filling.errors
@@ -78,7 +91,7 @@ class Delivery:
                 for place, column in zip(_object_places(layout), self._objects(self._memory, layout), strict=True):
                     columns[place] = column
             self._slices = _slices(columns, recipe.plan.rows_per_step, filling.rows, layout)
-            del self._memory
+            del self._memory, filling.memory  # the lease is now in the columns alone
 
     def next(self) -> Any:
         """The next step's batch, or the exception that took its place."""

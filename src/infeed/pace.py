@@ -14,7 +14,6 @@ from infeed.recipe import Recipe, slot_bytes
 
 TASK_SECONDS = 0.002
 GROUP_SECONDS = 0.001
-GROUP_BYTES = 9 << 19
 GROUP_STEPS = 32
 TASKS_PER_WORKER = 4
 SLOTS_AT_LEAST = 8
@@ -38,6 +37,7 @@ def set_pace(
     workers: int,
     prefetch: int | None,
     memory_limit: int,
+    group_bytes: int,
     seconds_per_row: float,
     payload_per_row: float,
 ) -> Pace:
@@ -46,7 +46,7 @@ def set_pace(
     >>> import numpy as np, infeed
     >>> recipe = infeed.arrays(np.zeros((10_000, 4))).batch(10).recipe()
     >>> pace = set_pace(recipe, recipe.known_layout(), steps=1000, workers=2, prefetch=None,
-    ...                 memory_limit=1 << 30, seconds_per_row=1e-5, payload_per_row=0)
+    ...                 memory_limit=1 << 30, group_bytes=1 << 22, seconds_per_row=1e-5, payload_per_row=0)
     >>> pace.group, pace.parts, pace.ahead
     (10, 1, 50)
     """
@@ -56,13 +56,16 @@ def set_pace(
         seconds = rows * 1e-7 + (layout.nbytes(rows) / 5e9 if layout else 0.0)
     payload = payload_bytes(layout, rows, payload_per_row)
     step_bytes = max(1, slot_bytes(rows, layout, payload))
-    most_bytes = min(GROUP_BYTES, memory_limit // SLOTS_AT_LEAST)
+    most_bytes = min(group_bytes, memory_limit // SLOTS_AT_LEAST)
     group = min(int(GROUP_SECONDS / max(seconds, 1e-7)), most_bytes // step_bytes, GROUP_STEPS, steps)
     if prefetch is not None:
         group = min(group, prefetch // 2)
     group = max(1, group)
     units = rows // recipe.plan.micro_batch if recipe.whole_batches else rows
-    parts = max(1, min(int(seconds / TASK_SECONDS), TASKS_PER_WORKER * workers, units)) if workers else 1
+    if recipe.asks_for_batches or not workers:
+        parts = 1  # a call may cost the same for few samples as for many
+    else:
+        parts = max(1, min(int(seconds / TASK_SECONDS), TASKS_PER_WORKER * workers, units))
     if prefetch is not None:
         ahead = max(prefetch, group)
     elif workers:

@@ -61,6 +61,11 @@ class Recipe:
         return isinstance(self.collate, Stack)
 
     @cached_property
+    def asks_for_batches(self) -> bool:
+        """Whether the user's own code is asked for many samples in one call, at a cost that only they know."""
+        return isinstance(self.source, Source) and self.source.asks_for_batches
+
+    @cached_property
     def gathers(self) -> bool:
         """Whether the samples are never taken apart: whole columns go straight into the batch."""
         if self.stages or not isinstance(self.source, Source) or not isinstance(self.collate, Stack):

@@ -39,6 +39,7 @@ class Runner:
         self.worker = worker
         self.layouts: dict[int, Layout] = {}
         self.maker = Maker(recipe, kind)
+        self._settled = False
         self._sifter = Sifter(recipe, self.maker, {} if readers is None else readers, self._who())
 
     def run(self, task: Task, memory: Bytes, staged: Sequence[Any] = ()) -> Reply:
@@ -71,7 +72,7 @@ class Runner:
 
     def _until_settled(self, task: Task, memory: Bytes, staged: Sequence[Any]) -> Reply:
         """Run the task; again, seeded, when a stage was seen to use a global generator for the first time."""
-        borrowed = self.kind == "inline" and (task.layout < 0 or self.maker.disturbs())
+        borrowed = self.kind == "inline" and (not self._settled or self.maker.disturbs())
         saved = self.maker.globals.save() if borrowed else []
         try:
             while True:
@@ -82,6 +83,7 @@ class Runner:
                     continue
         finally:
             self.maker.globals.restore(saved)
+        self._settled = True
         if self.kind == "thread":
             self.maker.watching = False  # later on, other threads' draws could not be told from ours
         return reply
@@ -189,7 +191,7 @@ class Runner:
             pieces.append(Piece(low, high, batch))
         if in_place:
             return Reply(task.id, "done", in_place=True)
-        return Reply(task.id, "done", pieces, layout=learned)
+        return Reply(task.id, "done", pieces, layout=learned, needed=region.asked)
 
     # -- the rest
 
@@ -215,7 +217,7 @@ class Runner:
         for low, high in self.recipe.units(task.low, task.high):
             batch = self.maker.collate(samples[low:high], rows.part(low, high), region)
             pieces.append(Piece(low, high, batch))
-        return Reply(task.id, "done", pieces)
+        return Reply(task.id, "done", pieces, needed=region.asked)
 
 
 def describe(error: BaseException) -> str:

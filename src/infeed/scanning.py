@@ -99,7 +99,6 @@ class ScannedStream(StreamBase):
         epoch, step, _ = self._at
         self._at = (epoch + 1, 0, None) if filling.ended else (epoch, step + 1, cursor)
         if filling.ended or filling.errors:
-            filling.slot.release()
             taken = Taken(error=filling.errors.get(0), cursor=cursor, ended=filling.ended)
         else:
             delivery = Delivery(filling, self.recipe, None, copy=self._copy_out())
@@ -252,6 +251,12 @@ class ScannedStream(StreamBase):
         where, start = find.where
         return find.slot.number, where, start, low, high
 
+    def memory(self, task: Task) -> Any:
+        """The slot of a task, for workers that share our memory."""
+        if task.id in self._finding:
+            return self._finding[task.id][1].slot.segment.memory
+        return self._by_task[task.id].memory
+
     def staged(self, task: Task) -> tuple[Any, ...]:
         """The staged samples of an assemble task, for workers in this process."""
         if task.kind != "assemble":
@@ -327,12 +332,11 @@ class ScannedStream(StreamBase):
         filling = self._by_task.pop(task.id)
         del filling.out[task.id]
         if filling.abandoned:
-            filling.slot.release()
-        elif reply.status == "done":
+            return
+        if reply.status == "done":
             filling.replies.append((task, reply))
-            if reply.where is not None:
-                per_row = reply.where.total / max(1, task.high)
-                self._payload_per_row = max(self._payload_per_row, per_row)
+            needed = max(reply.needed, reply.where.total if reply.where is not None else 0)
+            self._payload_per_row = max(self._payload_per_row, needed / max(1, task.high))
         else:
             filling.errors[0] = reply.value
 

@@ -13,16 +13,16 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from infeed.filling import Delivery, Filling, copied
+from infeed.filling import Delivery, Filling
 from infeed.layout import Layout, aligned
 from infeed.order import Chain
 from infeed.pace import set_pace
 from infeed.randomness import mix
 from infeed.recipe import INDEX_BYTES, Recipe, index_view, row_views, slot_bytes
-from infeed.slots import Slot
 from infeed.streaming import LEARN_BYTES, Settings, StreamBase, next_task
 from infeed.tasks import BadRow, Piece, Reply, Task
 from infeed.wire import decode
@@ -49,6 +49,10 @@ class Stream(StreamBase):
         if layout is not None:
             self._learned(layout)
         crew.join(self)
+
+    def memory(self, task: Task) -> Any:
+        """The slot of a task, for workers that share our memory."""
+        return self._by_task[task.id].memory
 
     # -- what the loader calls
 
@@ -142,6 +146,7 @@ class Stream(StreamBase):
             workers=self.crew.size,
             prefetch=self.settings.prefetch,
             memory_limit=self._limit,
+            group_bytes=self.crew.group_bytes,
             seconds_per_row=self.counters.per_row,
             payload_per_row=self._payload_per_row,
         )
@@ -177,12 +182,14 @@ class Stream(StreamBase):
         else:
             positions = self.recipe.positions(filling.first_step, 0, filling.rows)
             indices = self.chain.at(positions, filling.epoch)
-        index_view(filling.slot.segment.memory, filling.rows)[:] = indices
+        index_view(filling.memory, filling.rows)[:] = indices
 
     def _learn(self, filling: Filling) -> None:
         """A first, small task, whose result shows the layout; no sample is made twice for it."""
         if self.recipe.whole_batches:
             high = self.recipe.units(0, filling.rows)[0][1]
+        elif self.recipe.asks_for_batches:
+            high = filling.rows
         else:
             high = min(LEARN_ROWS, filling.rows)
         task = self._task(filling, 0, high, aligned(filling.rows * INDEX_BYTES), filling.slot.nbytes)
@@ -236,8 +243,6 @@ class Stream(StreamBase):
             return
         del filling.out[task.id]
         if filling.abandoned:
-            if not filling.out:
-                filling.slot.release()
             return
         if reply.status == "bad":
             self._replace(filling, task, reply.value)
@@ -259,8 +264,9 @@ class Stream(StreamBase):
 
     def _note_payload(self, task: Task, reply: Reply) -> None:
         """Larger slots from here on, if what has no row in them needs more room than was thought."""
-        if reply.where is not None:
-            per_row = (reply.where.total + 256) / max(1, task.high - task.low)
+        needed = max(reply.needed, reply.where.total if reply.where is not None else 0)
+        if needed:
+            per_row = (needed + 256) / max(1, task.high - task.low)
             if per_row > self._payload_per_row:
                 self._payload_per_row = per_row
                 self._set_pace()
@@ -290,19 +296,15 @@ class Stream(StreamBase):
         value = reply.value
         if value is None:
             assert reply.where is not None
-            value = decode(reply.where, filling.slot.segment.memory[task.region[0] : task.region[1]])
+            value = decode(reply.where, filling.memory[slice(*task.region)])
         piece: Piece = value[0]
-        old, rows = filling.slot, filling.rows
         self._set_pace()
-        slot = self._slot(self._pace.nbytes) or self.arena.new(self._pace.nbytes)
-        filling.slot, filling.layout, filling.learning = slot, self._version, False
+        filling.use(self._slot(self._pace.nbytes) or self.arena.new(self._pace.nbytes))
+        filling.layout, filling.learning = self._version, False
         self._write_indices(filling)
         kept = Reply(task.id, "done", [piece])
         if self._version >= 0:
-            kept = _rows_into(slot, rows, self.layouts[self._version], piece, task.id)
-        else:
-            kept.value = [Piece(piece.low, piece.high, copied(piece.batch))]
-        old.release()
+            kept = _rows_into(filling, self.layouts[self._version], piece, task.id)
         filling.replies.append((task, kept))
         self._cut(filling, task.high)
 
@@ -313,7 +315,7 @@ class Stream(StreamBase):
 
     def _replace(self, filling: Filling, task: Task, bad: list[BadRow]) -> None:
         """Give bad rows another sample, the same one in every run, and do the task again."""
-        memory = index_view(filling.slot.segment.memory, filling.rows)
+        memory = index_view(filling.memory, filling.rows)
         for row in bad:
             attempt = task.replaced.get(row.row, 0) + 1
             if attempt == 1:
@@ -334,9 +336,9 @@ def _none() -> None:
     """No slot is being handed out."""
 
 
-def _rows_into(slot: Slot, rows: int, layout: Layout, piece: Piece, task: int) -> Reply:
+def _rows_into(filling: Filling, layout: Layout, piece: Piece, task: int) -> Reply:
     """Write the learning task's batch into the first rows of its slot."""
-    views = row_views(slot.segment.memory, rows, layout)
+    views = row_views(filling.memory, filling.rows, layout)
     objects = []
     for leaf, view in zip(layout.tree.leaves(piece.batch), views, strict=True):
         if view is None:

@@ -91,6 +91,10 @@ class StreamBase(ABC):
         """The crew can do no more: everyone who waits is told."""
         self._error = error
 
+    @abstractmethod
+    def memory(self, task: Task) -> Any:
+        """The slot of a task, for workers that share our memory."""
+
     def staged(self, task: Task) -> tuple[Any, ...]:
         """Only scanned streams stage samples."""
         return ()
@@ -131,8 +135,6 @@ class StreamBase(ABC):
                 filling.out.pop(task.id, None)
         for filling in self._fillings:
             filling.abandoned = True
-            if not filling.out:
-                filling.slot.release()
         self._fillings.clear()
 
     def close(self) -> None:

@@ -75,6 +75,7 @@ class Reply:
     spilled: int = 0
     worker: int = -1
     cpu: float = 0.0
+    needed: int = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         # As for tasks; the value travels in the slot.
@@ -89,6 +90,7 @@ class Reply:
             self.spilled,
             self.worker,
             self.cpu,
+            self.needed,
         )
 
 

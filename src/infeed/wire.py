@@ -32,18 +32,22 @@ class Region:
     [7, 7, 7]
     """
 
-    __slots__ = ("address", "memory", "used")
+    __slots__ = ("address", "asked", "memory", "used")
 
     def __init__(self, memory: NDArray[np.uint8]):
         self.memory = memory
         self.address: int = memory.ctypes.data
         self.used = 0
+        self.asked = 0
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """An array to fill, in the region while it has room, else on the heap."""
         array: NDArray[Any]
         nbytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        if dtype.hasobject or nbytes <= SMALL or self.used + nbytes > self.memory.nbytes:
+        if dtype.hasobject or nbytes <= SMALL:
+            return np.empty(shape, dtype)
+        self.asked += aligned(nbytes)
+        if self.used + nbytes > self.memory.nbytes:
             return np.empty(shape, dtype)
         array = np.ndarray(shape, dtype, self.memory, self.used)
         self.used += aligned(nbytes)

@@ -35,7 +35,12 @@ class ArraysSource(Source):
 
     @property
     def thread_safe(self) -> bool:
-        return not any(isinstance(column, AccessorColumn) for column in self._columns.columns)
+        return not self.asks_for_batches
+
+    @property
+    def asks_for_batches(self) -> bool:
+        """Whether a column is an accessor, which takes an array of indices."""
+        return any(isinstance(column, AccessorColumn) for column in self._columns.columns)
 
     def select(self, names: Iterable[Any]) -> ArraysSource:
         """Only these fields, in this order; positions instead of names where samples are tuples.

@@ -30,6 +30,11 @@ class ItemsSource(Source):
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def asks_for_batches(self) -> bool:
+        """Whether samples are fetched by `__getitems__`."""
+        return self._has_getitems
+
     def fetch(self, indices: IntArray, epoch: int) -> list[Any]:
         if not self._has_getitems:
             return list(map(self.items.__getitem__, indices.tolist()))

@@ -62,6 +62,11 @@ class Source(ABC):
         return False
 
     @property
+    def asks_for_batches(self) -> bool:
+        """Whether `fetch` asks the user's code for all samples in one call, such as `__getitems__`."""
+        return False
+
+    @property
     def fields(self) -> str:
         """What is known of a sample without fetching one, for printing."""
         return "" if self.columns is None else str(self.columns)

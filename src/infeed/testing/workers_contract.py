@@ -251,6 +251,9 @@ class _Job:
                 task = Task(number, self.number, "fill", 0, self.slot.number, low, high, rows=ROWS, layout=0)
                 self.crew.submit(task)
 
+    def memory(self, task: Task) -> Any:
+        return self.slot.segment.memory
+
     def wait(self, count: int) -> None:
         with self.crew.lock:
             there = self.crew.wait(lambda: len(self.replies) >= count, timeout=60)

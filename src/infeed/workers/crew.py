@@ -34,6 +34,9 @@ class Job(Protocol):
     def lost(self, error: BaseException) -> None:
         """Called when the crew can do no more work for this job; `error` says why."""
 
+    def memory(self, task: Task) -> Any:
+        """The slot of a task, for workers that share our memory; called with the crew's lock held."""
+
     def staged(self, task: Task) -> tuple[Any, ...]:
         """The staged samples an assemble task is about, for workers that share our memory."""
 
@@ -43,6 +46,7 @@ class Crew(ABC):
 
     size: int
     shared: bool = False
+    group_bytes: int = 5 << 19  # slots for several small steps are about this large: they should stay in the cache
     lock: threading.RLock
 
     def __init__(self) -> None:

@@ -53,8 +53,7 @@ class InlineCrew(Crew):
             task = self._tasks.popleft()
             job, runner = self.jobs[task.job], self._runners[task.job]
             runner.layouts = job.layouts
-            memory = job.arena.slots[task.slot].segment.memory
-            job.replied(task, runner.run(task, memory, job.staged(task)))
+            job.replied(task, runner.run(task, job.memory(task), job.staged(task)))
         return True
 
     def close(self) -> None:

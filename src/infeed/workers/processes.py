@@ -48,6 +48,7 @@ class ProcessCrew(Crew):
     """A number of worker processes."""
 
     shared = True
+    group_bytes = 9 << 19  # larger than for threads, because a message costs more than a wake-up
 
     def __init__(self, size: int, start_method: StartMethod | None = None, setup: Any = None):
         super().__init__()

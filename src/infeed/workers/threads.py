@@ -98,9 +98,10 @@ class ThreadCrew(Crew):
         runner = self._helping.get(task.job)
         if runner is None:
             runner = self._helping[task.job] = Runner(job.recipe, "thread", -1)
+        memory = job.memory(task)
         self.lock.release()
         try:
-            reply = self._run(runner, job, task)
+            reply = self._run(runner, job, task, memory)
         finally:
             self.lock.acquire()
         if task.job in self.jobs:
@@ -121,12 +122,14 @@ class ThreadCrew(Crew):
                 job = self.jobs.get(task.job)
                 if self._pending.pop(task.id, None) is None or job is None:
                     continue
-                readers = self._readers[task.job]
+                readers, memory = self._readers[task.job], job.memory(task)
             runner = runners.get(task.job)
             if runner is None:
                 runners = {number: made for number, made in runners.items() if number in self.jobs}
                 runner = runners[task.job] = Runner(job.recipe, "thread", worker, readers)
-            reply = self._run(runner, job, task) if failure is None else Reply(task.id, "failed", failure)
+            failed = Reply(task.id, "failed", failure)
+            reply = failed if failure is not None else self._run(runner, job, task, memory)
+            del memory
             with self.lock:
                 if task.job in self.jobs:
                     job.replied(task, reply)
@@ -135,12 +138,9 @@ class ThreadCrew(Crew):
             del task, reply, job  # an idle thread must keep no batch alive
 
     @staticmethod
-    def _run(runner: Runner, job: Job, task: Task) -> Reply:
+    def _run(runner: Runner, job: Job, task: Task, memory: Any) -> Reply:
         runner.layouts = job.layouts
-        slot = job.arena.slots.get(task.slot)
-        if slot is None:
-            return Reply(task.id, "failed", RuntimeError("the loader was closed"))
-        return runner.run(task, slot.segment.memory, job.staged(task))
+        return runner.run(task, memory, job.staged(task))
 
     def stacks(self) -> str:
         """The Python stack of every worker thread."""
