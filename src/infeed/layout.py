@@ -6,6 +6,7 @@ written, because numpy would cast and broadcast without a word.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,7 +67,7 @@ class Field:
     @property
     def row_bytes(self) -> int:
         """Bytes of one row in the slot; 0 for objects, which travel beside it."""
-        return 0 if self.dtype is None else self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
+        return 0 if self.dtype is None else self.dtype.itemsize * math.prod(self.shape)
 
     def write(self, column: Sequence[Any], out: NDArray[Any]) -> None:
         """Write one value per row of `out`; `Misfit` before anything wrong is written."""

@@ -73,12 +73,12 @@ class Loader:
         self._settings = Settings(prefetch, memory_limit, in_order)
         self._epochs = epochs
         self._timeout = timeout
-        self._thread_safe = thread_safe
+        self._tentative = False
         check_start(start_method, worker_setup)
         self._worker_setup = worker_setup
         self._start_method = start_method
         self._shared = isinstance(workers, Workers)
-        self._workers: Workers | None = self._as_workers(workers, mode)
+        self._workers: Workers | None = self._as_workers(workers, mode, thread_safe)
         self._chain = self.pipeline.chain()
         self._stream: Stream | ScannedStream | None = None
         self._closed = False
@@ -96,23 +96,22 @@ class Loader:
         if start:
             self.start()
 
-    def _as_workers(self, workers: int | str | Workers, mode: Mode) -> Workers | None:
+    def _as_workers(self, workers: int | str | Workers, mode: Mode, thread_safe: bool) -> Workers | None:
         """The workers asked for; None where it is to be found out by measuring."""
         check_mode(mode)
         if isinstance(workers, Workers):
             if mode not in ("auto", workers.mode):
                 raise PipelineError(f"these workers are {workers.mode}, so mode={mode!r} cannot be had from them")
             return workers
-        if workers == "auto":
-            self._wanted_count: int | None = None
-        else:
+        count = None
+        if workers != "auto":
             check_count(workers)
-            self._wanted_count = int(workers)
-        if mode == "inline" or self._wanted_count == 0:
+            count = int(workers)
+        if mode == "inline" or count == 0:
             return self._made(0, "inline")
-        if mode != "auto" and self._wanted_count is not None:
-            return self._made(self._wanted_count, mode)
-        self._wanted_mode = mode
+        if mode != "auto" and count is not None:
+            return self._made(count, mode)
+        self._wishes = automatic.Wishes(mode, count, thread_safe)
         return None
 
     def _made(self, count: int, mode: Mode) -> Workers:
@@ -161,12 +160,24 @@ class Loader:
 
     def _decide(self, epoch: int, step: int) -> Reply | None:
         """Measure the first samples, and choose mode and number of workers by what they cost."""
-        decision = automatic.decide(
-            self.recipe, self._chain, epoch, step, self._wanted_mode, self._wanted_count, self._thread_safe
-        )
-        self.decision = decision.reason
+        decision = automatic.decide(self.recipe, self._chain, epoch, step, self._wishes)
+        self.decision, self._tentative = decision.reason, decision.tentative
         self._workers = self._made(decision.count, decision.mode)
         return decision.first
+
+    def _settle(self, place: Place) -> None:
+        """After a few steps inline their cost is known: stay, or go on with workers."""
+        stream = self._stream
+        assert isinstance(stream, Stream)
+        decision = automatic.settle(self.recipe, stream.counters, stream.step_bytes, self._wishes)
+        if decision is None:
+            return
+        self.decision, self._tentative = decision.reason, False
+        if decision.mode != "inline":
+            with stream.crew.lock:
+                stream.close()
+            self._workers, self._stream = self._made(decision.count, decision.mode), None
+            self._prepare(place)
 
     def _crew(self) -> Any:
         assert self._workers is not None
@@ -384,6 +395,8 @@ class LoaderIterator:
         if place.step >= self._steps:
             self._next_epoch()
         place.used = True
+        if self._loader._tentative:
+            self._loader._settle(place)
         delivery = self._loader._take()
         place.step += 1
         if delivery.left > 1:

@@ -75,6 +75,11 @@ class Stream(StreamBase):
         return self._next
 
     @property
+    def step_bytes(self) -> int:
+        """The size of one step, as far as it is known."""
+        return self._pace.nbytes // self._pace.group
+
+    @property
     def ready_steps(self) -> int:
         """Steps that could be had at once."""
         delivery = self._delivered()

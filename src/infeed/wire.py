@@ -10,6 +10,7 @@ private descriptors; nothing from a file or from outside the program comes here.
 from __future__ import annotations
 
 import io
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ class Region:
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """An array to fill, in the region while it has room, else on the heap."""
         array: NDArray[Any]
-        nbytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        nbytes = dtype.itemsize * math.prod(shape)
         if dtype.hasobject or nbytes <= SMALL:
             return np.empty(shape, dtype)
         self.asked += aligned(nbytes)
