@@ -21,7 +21,7 @@ MAY_KNOW = {
     "order": {"errors"},
     "plan": {"errors", "order", "trees"},
     "slots": {"errors"},
-    "sources": {"errors", "tensors", "trees"},
+    "sources": {"errors", "slots", "tensors", "trees"},
     "collate": {"errors", "tensors", "trees"},
     "layout": {"collate", "errors", "tensors", "trees"},
     "wire": {"layout", "tensors"},

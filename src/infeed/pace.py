@@ -13,7 +13,7 @@ from infeed.layout import Layout
 from infeed.recipe import Recipe, slot_bytes
 
 TASK_SECONDS = 0.002
-GROUP_SECONDS = 0.001
+GROUP_SECONDS = 0.002
 GROUP_STEPS = 32
 TASKS_PER_WORKER = 4
 SLOTS_AT_LEAST = 8

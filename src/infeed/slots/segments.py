@@ -122,6 +122,17 @@ def share(array: NDArray[Any]) -> NDArray[Any]:
     return shared
 
 
+def shared_if_large(array: NDArray[Any], least: int = 1 << 16) -> NDArray[Any]:
+    """A large array in memory that workers map; a small one, or one on a system without such memory, as it is.
+
+    >>> shared_if_large(np.arange(3))
+    array([0, 1, 2])
+    """
+    if array.nbytes < least or not hasattr(os, "memfd_create"):
+        return array
+    return share(array)
+
+
 class SharedBlock:
     """Keeps the descriptor of a shared array, so that the array can be sent to workers without a copy."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infeed.errors import PipelineError
+from infeed.slots import shared_if_large
 
 # Lone surrogates occur in file names that are not valid UTF-8; this keeps them as they are.
 _ENCODING = ("utf-8", "surrogatepass")
@@ -44,8 +45,8 @@ class Strings(Sequence[AnyStr]):
             blob += b"".join(encoded)
             lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
         self.text = kind is not bytes
-        self.blob: NDArray[np.uint8] = np.frombuffer(bytes(blob), np.uint8)
-        self.offsets: NDArray[np.int64] = np.cumsum(np.concatenate(lengths))
+        self.blob: NDArray[np.uint8] = shared_if_large(np.frombuffer(blob, np.uint8))
+        self.offsets: NDArray[np.int64] = shared_if_large(np.cumsum(np.concatenate(lengths)))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

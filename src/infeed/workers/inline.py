@@ -19,7 +19,7 @@ class InlineCrew(Crew):
     """
 
     size = 0
-    group_bytes = 1 << 20  # nothing is handed over, so only the cache counts
+    group_bytes = 9 << 18  # nothing is handed over, so only the cache counts
 
     def __init__(self) -> None:
         super().__init__()
