@@ -82,6 +82,7 @@ class Loader:
         self._chain = self.pipeline.chain()
         self._stream: Stream | ScannedStream | None = None
         self._closed = False
+        self._final: Statistics | None = None
         self._owner = os.getpid()
         self._epoch = 0  # of the next `for`
         self._place: Place | None = None  # of the last `for`
@@ -308,6 +309,8 @@ class Loader:
 
     def stats(self) -> Statistics:
         """Counts and times since the loader was made."""
+        if self._final is not None:
+            return self._final
         if self._stream is None:
             return Statistics.of(self._waiting, None, self._workers)
         with self._stream.crew.lock:
@@ -327,6 +330,7 @@ class Loader:
         if self._owner != os.getpid():
             return  # a fork of the process that made it has no say over its workers
         self._finalizer.detach()
+        self._final = self.stats()
         stream, self._stream = self._stream, None
         if stream is not None:
             with stream.crew.lock:

@@ -303,8 +303,10 @@ class Pipeline:
         made._check_plan()
         return made
 
-    def map_batch(self, fn: Callable[..., Any]) -> Pipeline:
+    def map_batch(self, fn: Callable[..., Any], out: Any = None) -> Pipeline:
         """Apply `fn(batch)`, or `fn(batch, rng)`, to every micro-batch, in the workers.
+
+        A parameter named `out` gets arrays to write into, one row per sample; `out=` declares a row of each.
 
         >>> import infeed
         >>> pipeline = infeed.arrays([1, 2, 3, 4]).batch(2).map_batch(lambda batch: batch * 10)
@@ -314,7 +316,7 @@ class Pipeline:
         """
         if self.batching is None:
             raise PipelineError(".map_batch() comes after .batch(); before it there are only samples, see .map()")
-        stage = Stage.of("map_batch", fn)
+        stage = Stage.of("map_batch", fn, out)
         return replace(self, batch_stages=(*self.batch_stages, stage), written=(*self.written, repr(stage)))
 
     # -- looking

@@ -194,7 +194,7 @@ class Runner:
             pieces.append(Piece(low, high, batch))
         if in_place:
             return Reply(task.id, "done", in_place=True)
-        return Reply(task.id, "done", pieces, layout=learned, needed=region.asked)
+        return Reply(task.id, "done", pieces, layout=learned, needed=region.asked, written=region.used)
 
     # -- the rest
 
@@ -220,7 +220,7 @@ class Runner:
         for low, high in self.recipe.units(task.low, task.high):
             batch = self.maker.collate(samples[low:high], rows.part(low, high), region)
             pieces.append(Piece(low, high, batch))
-        return Reply(task.id, "done", pieces, needed=region.asked)
+        return Reply(task.id, "done", pieces, needed=region.asked, written=region.used)
 
 
 def describe(error: BaseException) -> str:

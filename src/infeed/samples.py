@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from infeed.collate import Function, Memory
+from infeed.collate import Function, Heap, Memory
 from infeed.errors import PipelineError
 from infeed.layout import Layout
 from infeed.randomness import GlobalGenerators, KeyedRng
@@ -183,14 +183,8 @@ class Maker:
             keywords["rng"] = self._rng.at(rows.epoch, rows.positions[row], number)
         if stage.out is None:
             return stage.fn(sample, **keywords)
-        keywords["out"] = outs[row] if outs else _fresh(stage.out)
-        result = stage.fn(sample, **keywords)
-        if result is not None and result is not keywords["out"]:
-            raise PipelineError(
-                f"{stage.name} has an `out` to write into, but returned a {type(result).__name__}; "
-                "it must return nothing (or `out`)"
-            )
-        return keywords["out"]
+        keywords["out"] = outs[row] if outs else _fresh(stage.out, Heap())
+        return _result(stage, stage.fn(sample, **keywords), keywords["out"])
 
     # -- batches
 
@@ -198,7 +192,8 @@ class Maker:
         """One micro-batch, finished."""
         if self.recipe.gathers and not careful:
             columns = self.recipe.columns()
-            return self._finish(columns.tree.build([c.take(rows.indices) for c in columns.columns]), rows)
+            batch = columns.tree.build([column.take(rows.indices) for column in columns.columns])
+            return self._finish(batch, rows, memory)
         return self.collate(self.samples(rows, careful=careful), rows, memory)
 
     def collate(self, samples: list[Any], rows: Rows, memory: Memory) -> Any:
@@ -211,9 +206,9 @@ class Maker:
             except USERS_FAULT as error:
                 rows.name_all(_unannotated(error), "collate")
                 raise
-        return self._finish(batch, rows)
+        return self._finish(batch, rows, memory)
 
-    def _finish(self, batch: Any, rows: Rows) -> Any:
+    def _finish(self, batch: Any, rows: Rows, memory: Memory) -> Any:
         """The maps over whole batches."""
         for number, stage in enumerate(self.recipe.batch_stages, len(self.recipe.stages) + 2):
             keywords: dict[str, Any] = {}
@@ -221,8 +216,10 @@ class Maker:
                 self._seed(number, rows, 0)
                 if stage.rng:
                     keywords["rng"] = self._rng.at(rows.epoch, rows.positions[0], number)
+                if stage.out is not None:
+                    keywords["out"] = _fresh(stage.out, memory, (len(rows.indices),))
                 try:
-                    batch = stage.fn(batch, **keywords)
+                    batch = _result(stage, stage.fn(batch, **keywords), keywords.get("out"))
                 except USERS_FAULT as error:
                     rows.name_all(_unannotated(error), repr(stage))
                     raise
@@ -272,5 +269,19 @@ class _Watch:
                 self._maker.noticed(self._stage, str(self._name), used)
 
 
-def _fresh(layout: Layout) -> Any:
-    return layout.tree.build([np.empty(field.shape, field.dtype) for field in layout.fields])
+def _fresh(layout: Layout, memory: Memory, rows: tuple[int, ...] = ()) -> Any:
+    """Arrays of the declared shapes to write into."""
+    made = [memory.new((*rows, *field.shape), field.dtype) for field in layout.fields if field.dtype]
+    return layout.tree.build(made)
+
+
+def _result(stage: Stage, returned: Any, out: Any) -> Any:
+    """What a stage gives: what it returned, or the `out` it has written into."""
+    if stage.out is None:
+        return returned
+    if returned is not None and returned is not out:
+        raise PipelineError(
+            f"{stage.name} has an `out` to write into, but returned a {type(returned).__name__}; "
+            "it must return nothing (or `out`)"
+        )
+    return out

@@ -62,7 +62,8 @@ class Reply:
     """What came of a task.
 
     `value` holds what has no place in the slot: columns of objects, whole batches that took the general way,
-    staged samples, bad rows, or the exception.
+    staged samples, bad rows, or the exception. The first `written` bytes of the task's region hold arrays of
+    `value` already.
     """
 
     task: int
@@ -76,6 +77,7 @@ class Reply:
     worker: int = -1
     cpu: float = 0.0
     needed: int = 0
+    written: int = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         # As for tasks; the value travels in the slot.

@@ -69,6 +69,7 @@ class _References:
     def __init__(self, file: io.BytesIO, region: Region):
         super().__init__(file, protocol=5)  # type: ignore[call-arg]
         self.region = region
+        self.made_inside = region.used  # beyond this, what only lies nearby is no array of the region's
         self.copies: list[tuple[int, NDArray[Any]]] = []
 
     def persistent_id(self, obj: Any) -> Any:
@@ -89,7 +90,7 @@ class _References:
             array = np.ascontiguousarray(array)
         region = self.region
         offset = array.__array_interface__["data"][0] - region.address
-        if not 0 <= offset < region.used:
+        if not 0 <= offset < self.made_inside:
             offset = region.used
             region.used += aligned(array.nbytes)
             self.copies.append((offset, array))

@@ -181,9 +181,13 @@ def free_memory() -> int:
     return available
 
 
+def _container_root() -> Path:
+    return Path("/sys/fs/cgroup")
+
+
 def _container_limits() -> Iterator[tuple[int, int]]:
     """(limit, usage) of the control group, version 2 then version 1."""
-    root = Path("/sys/fs/cgroup")
+    root = _container_root()
     for limit, usage in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),

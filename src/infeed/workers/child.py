@@ -158,8 +158,10 @@ class Child:
             ]
         if reply.value is not None:
             low, high = task.region
+            region = Region(memory[low:high])
+            region.used = reply.written  # what collates have made there is not to be written over
             try:
-                reply.where = self._encode(reply.value, Region(memory[low:high]), spill)
+                reply.where = self._encode(reply.value, region, spill)
             except Exception as error:
                 failure = PipelineError(
                     f"a batch cannot be sent to the loop: {type(error).__name__}: {error}; return arrays, "
