@@ -66,7 +66,7 @@ def test_batch_at_works_on_a_filtered_pipeline_by_going_through_it():
         assert loader.batch_at(0, 1)["x"].tolist() == [6, 8, 10]
         with pytest.raises(infeed.PipelineError, match="no step 9"):
             loader.batch_at(0, 9)
-        with pytest.raises(infeed.PipelineError, match="scanned"):
+        with pytest.raises(infeed.PipelineError, match="going through the epoch"):
             loader.indices_at(0, 0)
 
 
@@ -116,3 +116,30 @@ def test_stats_count_batches_and_outlive_the_loader():
         assert loader.stats().as_dict()["batches"] == 3
     assert loader.stats().samples == 10
     assert 0 <= loader.stats().waiting_share <= 1
+
+
+def test_average_says_that_it_wants_the_mean_of_a_batch():
+    with numbers() as loader, pytest.raises(infeed.PipelineError, match=r"shapes \(4,\) .* \(2,\) .* mean over"):
+        loader.average(lambda batch: batch["x"])
+
+
+@pytest.mark.parametrize("method", ["collect", "average"])
+def test_a_function_that_returns_nothing_is_refused(method):
+    with numbers() as loader, pytest.raises(infeed.PipelineError, match=f"{method}: the function returned None"):
+        getattr(loader, method)(lambda batch: None)
+
+
+def test_epochs_count_from_zero_and_may_be_numbers_of_numpy():
+    with numbers() as loader:
+        for look in (loader.batch_at, loader.indices_at):
+            with pytest.raises(infeed.PipelineError, match="no epoch -1"):
+                look(-1, 0)
+        loader.set_epoch(np.int64(3))
+        assert loader.epoch == 3
+        assert type(loader.state_dict()["epoch"]) is int
+
+
+def test_stats_of_an_iterable_count_the_samples_that_came():
+    with infeed.Loader(infeed.iterable(lambda: iter(range(21))).batch(4), workers=0) as loader:
+        list(loader)
+        assert loader.stats().samples == 21

@@ -136,7 +136,7 @@ def test_named_tuples_are_built_without_their_constructor() -> None:
         (
             [1, 2],
             [1],
-            "[*, *] was expected, [*] came (rows of different lengths should be arrays, not lists)",
+            "a list of 2 was expected, a list of 1 came (rows of different lengths should be arrays, not lists",
         ),
     ],
 )

@@ -79,7 +79,7 @@ def decide(recipe: Recipe, chain: Chain, epoch: int, step: int, wishes: Wishes) 
     many, mode = wishes.many, wishes.mode
     if recipe.scanned:
         chosen: Mode = mode if mode != "auto" else "processes"
-        return Decision(chosen, many, f"{many} {chosen}: scanned pipelines are read ahead by workers")
+        return Decision(chosen, many, f"{many} {chosen}: filters and iterables are read ahead by workers")
     if mode != "auto":
         return Decision(mode, many, f"{many} {mode}: the mode was asked for, the number is that of our cores")
     if recipe.gathers and not recipe.whole_batches:
@@ -174,9 +174,10 @@ def check_fits(recipe: Recipe, limit: int | None) -> None:
     needed = slot_bytes(recipe.plan.rows_per_step, layout, 0)
     room = free_memory() if limit is None else limit
     if needed > room:
+        found = f"{megabytes(room)} are free" if limit is None else f"memory_limit allows {megabytes(room)}"
         raise OutOfMemory(
-            f"one step of {recipe.plan.rows_per_step} samples needs {megabytes(needed)}, and there are "
-            f"{megabytes(room)}; use a smaller batch, or fewer iterations per step"
+            f"one step of {recipe.plan.rows_per_step} samples needs {megabytes(needed)}, and {found}; use a "
+            "smaller batch, or fewer iterations per step"
         )
 
 

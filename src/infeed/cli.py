@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     >>> parser().parse_args(["demo", "--quick"]).quick
     True
     """
-    made = argparse.ArgumentParser(prog="infeed", description=infeed.__doc__)
+    made = argparse.ArgumentParser(prog="infeed", description=(infeed.__doc__ or "").partition("\n")[0])
     made.add_argument("--version", action="version", version=f"infeed {infeed.__version__}")
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_demo(commands)

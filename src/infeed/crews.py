@@ -68,6 +68,15 @@ class Workers:
         return ProcessCrew(self.count, self._start_method, self._setup)  # type: ignore[arg-type]
 
     @property
+    def described(self) -> str:
+        """In words: `2 threads`.
+
+        >>> Workers(2, mode="threads").described
+        '2 threads'
+        """
+        return "inline" if self.mode == "inline" else f"{self.count} {self.mode}"
+
+    @property
     def started(self) -> bool:
         """Whether there are living workers."""
         return self._crew is not None

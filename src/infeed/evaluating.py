@@ -52,8 +52,11 @@ def indices_at(loader: Loader, epoch: int, step: int) -> NDArray[np.int64]:
     """The source's indices of a step."""
     recipe = loader.recipe
     if recipe.scanned:
-        raise PipelineError("the samples of a step of a scanned pipeline are known only by going through it")
-    _check_step(loader, step)
+        raise PipelineError(
+            "with a filter or over an iterable, the samples of a step are known only by going through the epoch; "
+            "let the samples carry their index"
+        )
+    _check_step(loader, epoch, step)
     positions = recipe.plan.positions(step, recipe.size, recipe.last)
     return loader.pipeline.chain().at(positions, epoch)
 
@@ -62,7 +65,7 @@ def batch_at(loader: Loader, epoch: int, step: int) -> Any:
     """Make one batch here, by the same code that workers run."""
     if loader.recipe.scanned:
         return _scanned_batch_at(loader, epoch, step)
-    _check_step(loader, step)
+    _check_step(loader, epoch, step)
     crew = InlineCrew()
     stream = Stream(crew, loader.recipe, loader.pipeline.chain(), Settings(prefetch=1))
     stream.restart(epoch, step)
@@ -81,7 +84,9 @@ def _scanned_batch_at(loader: Loader, epoch: int, step: int) -> Any:
     raise PipelineError(f"epoch {epoch} has {number + 1} steps, so there is no step {step}")
 
 
-def _check_step(loader: Loader, step: int) -> None:
+def _check_step(loader: Loader, epoch: int, step: int) -> None:
+    if epoch < 0:
+        raise PipelineError(f"there is no epoch {epoch}: epochs count from 0")
     if not 0 <= step < len(loader):
         raise PipelineError(f"there is no step {step}: an epoch has {len(loader)} steps")
 
@@ -114,7 +119,7 @@ def rows_of(batch: Any) -> int:
 
 def collect(loader: Loader, fn: Callable[[Any], Any], progress: bool | None) -> Any:
     """`fn` of every batch, put together."""
-    made = [copied(fn(batch)) for batch in _with_progress(loader, progress, "collect")]
+    made = [copied(_given("collect", fn(batch))) for batch in _with_progress(loader, progress, "collect")]
     if not made:
         raise PipelineError("the loader gave no batch, so there is nothing to collect")
     return join_rows([_at_least_1d(part) for part in made])
@@ -134,15 +139,30 @@ def average(loader: Loader, fn: Callable[[Any], Any], progress: bool | None) -> 
     total: list[Any] | None = None
     tree, samples = None, 0
     for batch in _with_progress(loader, progress, "average"):
-        value, rows = fn(batch), rows_of(batch)
+        value, rows = _given("average", fn(batch)), rows_of(batch)
         if tree is None:
             tree = Tree.of(value)
         parts = [_number(leaf) * rows for leaf in tree.leaves(value)]
+        if total is not None and list(map(np.shape, parts)) != list(map(np.shape, total)):
+            raise PipelineError(
+                f"average: the function returned shapes {_shapes(total)} for one batch and {_shapes(parts)} for "
+                "another; it must return the mean over the batch, not a value for each sample"
+            )
         total = parts if total is None else [a + b for a, b in zip(total, parts, strict=True)]
         samples += rows
     if tree is None or total is None:
         raise PipelineError("the loader gave no batch, so there is no mean")
     return tree.build([part / samples for part in total])
+
+
+def _given(what: str, value: Any) -> Any:
+    if value is None:
+        raise PipelineError(f"{what}: the function returned None; it must return what is to be put together")
+    return value
+
+
+def _shapes(parts: list[Any]) -> str:
+    return ", ".join(str(np.shape(part)) for part in parts)
 
 
 def _number(leaf: Any) -> Any:
@@ -176,8 +196,8 @@ class Measurement:
     batches: int
     samples: int
     seconds: float
-    first: float
-    spread: float
+    first: float  # seconds until the first batch of an epoch
+    spread: float  # between the fastest and the slowest epoch, as a share of the median
 
     @property
     def samples_per_second(self) -> float:

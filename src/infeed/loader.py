@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import warnings
 import weakref
@@ -36,8 +37,16 @@ class Loader:
     loaders; `mode` says what they are: `"threads"`, `"processes"`, `"inline"` or `"auto"`. Neither changes
     a single bit of a batch. `prefetch` is how many batches are kept ready. Each `for` is one epoch, or
     `epochs` of them without a seam (`None`: endless). `start=True` begins to fill at once, before the loop.
-    `on_error="replace"` puts another sample in the place of one that raises. `timeout` seconds without a
-    batch raise an exception that shows what the workers are doing.
+    `on_error="replace"` puts another sample in the place of one that raises; `bad_samples` lists them.
+    `timeout` seconds without a batch raise an exception that shows what the workers are doing.
+    `in_order=False` gives batches as they become ready. `memory_limit` is how many bytes the batches that
+    are prepared or still in use may take (`None`: a third of the free memory).
+
+    `worker_setup(number)` is called once in every worker, before its first sample. `start_method` is how
+    processes begin: `"forkserver"` (the default), `"fork"` or `"spawn"`. `thread_safe=True` says that your
+    functions may run in several threads at once, so that `mode="auto"` may choose threads for them.
+
+    `decision` says which mode and how many workers were chosen, and why.
 
     >>> import numpy as np, infeed
     >>> pipeline = infeed.arrays(x=np.arange(10)).shuffle(seed=7).batch(4)
@@ -71,7 +80,7 @@ class Loader:
         self.recipe = self.pipeline.recipe(on_error)
         self.plan: Plan = self.recipe.plan
         self._settings = Settings(prefetch, memory_limit, in_order)
-        self._epochs = epochs
+        self._epochs = None if epochs is None else int(epochs)
         self._timeout = timeout
         self._tentative = False
         check_start(start_method, worker_setup)
@@ -89,7 +98,7 @@ class Loader:
         self._resume: Place | None = None  # where a loaded state says to go on
         self._warned = False
         self._waiting = Waiting()
-        self.decision: str = "" if self._workers is None else f"{self._workers!r}, as asked for"
+        self.decision: str = "" if self._workers is None else f"{self._workers.described}, as asked for"
         self._finalizer = weakref.finalize(self, _close, weakref.ref(self))  # runs at exit, if not before
         automatic.check_fits(self.recipe, self._settings.memory_limit)
         if self._workers is not None and self._workers.mode == "processes" and not self._shared:
@@ -213,8 +222,8 @@ class Loader:
         if stream.copied and not self._warned:
             self._warned = True
             warnings.warn(
-                "so many batches are being kept that the memory for slots is used up; from here on they are "
-                "copies. Keep fewer of them, or raise memory_limit",
+                "the batches that are still in use fill the memory for slots; from here on batches are copies. "
+                "Keep fewer of them, or raise memory_limit",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -234,7 +243,7 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """The next `for` begins with this epoch."""
         _check_number(epoch, 0, "set_epoch takes the number of an epoch")
-        self._epoch, self._resume = epoch, None
+        self._epoch, self._resume = int(epoch), None
         if self._place is not None:
             self._place.finished = True
 
@@ -304,7 +313,9 @@ class Loader:
         return evaluating.collect(self, fn, progress)
 
     def average(self, fn: Callable[[Any], Any], *, progress: bool | None = None) -> Any:
-        """The mean of what `fn(batch)` returns over an epoch, each batch weighted by its size."""
+        """The mean over all samples of an epoch, when `fn(batch)` returns the batch's mean: a number, an array,
+        or several in a dict or tuple. Each batch is weighted by its size.
+        """
         return evaluating.average(self, fn, progress)
 
     def stats(self) -> Statistics:
@@ -330,6 +341,8 @@ class Loader:
         if self._owner != os.getpid():
             return  # a fork of the process that made it has no say over its workers
         self._finalizer.detach()
+        if self._place is not None:
+            self._place.superseded = True  # its iterator gives no more, not even what is left of a slot in hand
         self._final = self.stats()
         stream, self._stream = self._stream, None
         if stream is not None:
@@ -369,30 +382,39 @@ class Place:
 
 
 class LoaderIterator:
-    """One run over a loader. It survives an exception and goes on with the next batch."""
+    """One run over a loader. It survives an exception and goes on with the next batch.
 
-    __slots__ = ("_delivery", "_loader", "_place", "_steps")
+    Threads may share it: each batch goes to one of them.
+    """
+
+    __slots__ = ("_delivery", "_loader", "_place", "_steps", "_turn")
 
     def __init__(self, loader: Loader, place: Place):
         self._loader = loader
         self._place = place
         self._steps = None if loader.recipe.scanned else len(loader)
         self._delivery: Delivery | None = None
+        self._turn = threading.RLock()
 
     def __iter__(self) -> LoaderIterator:
         return self
 
     def __next__(self) -> Any:
-        place, delivery = self._place, self._delivery
-        if delivery is not None and not place.superseded:
-            # Several small steps share a slot that is ours already: no lock, nothing to look up.
-            place.step += 1
-            if delivery.left == 1:
-                self._delivery = None
-            return delivery.next()
+        with self._turn:
+            place, delivery = self._place, self._delivery
+            if delivery is not None and not place.superseded:
+                # Several small steps share a slot that is ours already: nothing to look up, nobody to ask.
+                place.step += 1
+                if delivery.left == 1:
+                    self._delivery = None
+                return delivery.next()
+            return self._from_the_stream(place)
+
+    def _from_the_stream(self, place: Place) -> Any:
         if place.finished:
             raise StopIteration
         if place.superseded:
+            self._loader._check_open()
             raise PipelineError("a newer iterator of this loader has taken over; use that one")
         if self._steps is None:
             return self._scan()
@@ -457,7 +479,7 @@ def _check_settings(
 
 
 def _check_number(value: Any, least: int, rule: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise PipelineError(f"{rule}; {value!r} was given")
 
 

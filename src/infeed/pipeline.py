@@ -34,6 +34,7 @@ from infeed.order import (
     fold_parts,
     split_parts,
 )
+from infeed.order.counts import as_count
 from infeed.plan import Last, Plan
 from infeed.recipe import Recipe
 from infeed.sources import ArraysSource, IterableSource, Source, as_source, window
@@ -188,7 +189,13 @@ class Pipeline:
         8
         """
         number = as_seed(seed)
-        order = Weighted(balanced_weights(labels), samples, number)
+        weights = balanced_weights(labels)
+        if len(weights) != (count := self._samples("balanced")):
+            raise PipelineError(
+                f"there are {len(weights)} labels for {count} samples. Give one label for each sample, in the "
+                "order the samples have before this stage."
+            )
+        order = Weighted(weights, samples, number)
         return replace(self._ordered(order, f"balanced(seed={number})"), chosen_seed=self._seed_or(number))
 
     def order(self, indices: Sequence[int] | Callable[[int], Sequence[int]]) -> Pipeline:
@@ -288,8 +295,9 @@ class Pipeline:
         >>> len(infeed.arrays(np.zeros(10)).batch(4)), len(infeed.arrays(np.zeros(10)).batch(4, drop_last=True))
         (3, 2)
         """
-        self._not_batched("batch")
-        plan = size if isinstance(size, Plan) else Plan(size)
+        if self.batching is not None:
+            raise PipelineError("this pipeline is batched already; for steps of several micro-batches give a Plan")
+        plan = size if isinstance(size, Plan) else Plan(as_count("the batch size", size))
         if drop_last and last not in (None, "drop"):
             raise PipelineError(f"drop_last=True and last={last!r} contradict each other")
         chosen: Last = "drop" if drop_last else last or "keep"
@@ -356,9 +364,11 @@ class Pipeline:
 
     def __getitem__(self, position: int) -> Any:
         """One sample as epoch 0 has it, to look at; before `.batch()`."""
-        self._not_batched("[...]")
-        source = self.as_source()
-        return source[position]
+        if self.batching is not None:
+            raise PipelineError(
+                "[...] looks at samples, before .batch(); for a batch see Loader(pipeline).batch_at()"
+            )
+        return self.as_source()[position]
 
     def __iter__(self) -> Iterator[Any]:
         """All samples as epoch 0 has them; before `.batch()`. Training loops use a `Loader`."""
@@ -397,7 +407,10 @@ class Pipeline:
         """
         self._not_batched("as_source()")
         if isinstance(self.source, IterableSource) or self.scanned:
-            raise PipelineError("an iterable or filtered pipeline has no random access, so it cannot be a source")
+            raise PipelineError(
+                "a pipeline with a filter or over an iterable has no random access: its samples can neither be "
+                "asked for one by one nor be the source of another pipeline; go through it with a Loader"
+            )
         if not self.orders and not self.stages:
             return self.source
         alone = replace(self, batching=Batching(Plan(1), "keep", Stack()))
@@ -435,7 +448,10 @@ class Pipeline:
     def _ordered(self, order: Order, text: str) -> Pipeline:
         self._not_batched(text)
         if isinstance(self.source, IterableSource):
-            raise PipelineError(f".{text} needs random access, which an iterable does not have")
+            raise PipelineError(
+                f".{text} needs random access, which an iterable does not have; do it in the function that "
+                "opens the iterator"
+            )
         if any(stage.kind == "filter" for stage in self.stages):
             raise PipelineError(f".{text} after .filter() would need the length of what remains; put it before")
         made = replace(self, orders=(*self.orders, order), written=(*self.written, text))
@@ -477,7 +493,7 @@ def _count(what: str, count: Any) -> int:
 def _describe(source: Source | IterableSource) -> str:
     if isinstance(source, IterableSource):
         return f"iterable in {len(source.shards)} shard{'s' * (len(source.shards) > 1)}"
-    kind = type(source).__name__.removesuffix("Source").lower()
+    kind = type(source).__name__.removesuffix("Source").lower().replace("items", "source")
     fields = f" {source.fields}" if source.fields else ""
     return f"{kind} of {len(source)} samples{fields}"
 

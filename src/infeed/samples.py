@@ -243,9 +243,10 @@ class Maker:
         self._suspicions[stage] = self._suspicions.get(stage, 0) + 1
         if self._suspicions[stage] < SURE:
             raise Noticed
+        advice = "let the function take a parameter `rng`" if stage else "do it in a map with a parameter `rng`"
         raise PipelineError(
             f"{name} draws from the global generator of {' and '.join(used)}, which all threads share, "
-            "so the stream could not be repeated; let the function take a parameter `rng`, or use mode='processes'"
+            f"so the stream could not be repeated; {advice}, or use mode='processes'"
         )
 
 

@@ -299,13 +299,13 @@ class ScannedStream(StreamBase):
             find.errors.append(reply.value)
             lane.ended = lane.ended or not self._sifting
             return
-        self.counters.add(task.rows, reply)
         value = reply.value
         if value is None:
             assert reply.where is not None
             value = decode(reply.where, find.slot.segment.memory[slice(*task.region)])
         if reply.where is not None and not reply.spilled:
             find.where = (reply.where, task.region[0])
+        self.counters.add(task.rows if self._sifting else len(value[1]) + len(value[3]), reply)
         find.value = value[:3]
         find.places = value[1] if self._sifting else value[2].tolist()
         self._note_bad(find, task, value[3])

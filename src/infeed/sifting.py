@@ -87,14 +87,15 @@ class Sifter:
         source = self.recipe.source
         assert isinstance(source, IterableSource)
         reader = self._readers.pop(task.shard, None)
-        if reader is None or reader.epoch != task.epoch or reader.count != task.low:
+        if reader is None or reader.epoch != task.epoch or reader.asked != task.low:
             reader = ShardReader(source, task.shard, task.epoch)
             reader.seek(task.low, task.staged[0] if task.staged else None)
         state = reader.state()
         try:
             samples, ended = reader.read(task.high - task.low)
         except USERS_FAULT as error:
-            annotate(error, f"sample {reader.count} of shard {task.shard!r} of the iterable, epoch {task.epoch}")
+            shard = f"shard {task.shard!r} of " if len(source.shards) > 1 else ""
+            annotate(error, f"sample {reader.count} of {shard}the iterable, epoch {task.epoch}")
             raise
         self._readers[task.shard] = reader
         first = (source.shards.index(task.shard) << SHARD_BITS) + task.low

@@ -24,7 +24,12 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Statistics:
-    """A snapshot; `dict(...)` it through `as_dict` for a logger.
+    """A snapshot; `as_dict()` gives it to a logger.
+
+    Of the loop: `batches` received, `seconds` since the loader was made, in how many `waits` and for how many
+    seconds (`waited`) it had to wait. Of the workers: `samples` made and `worker_seconds` spent on them, with
+    those prepared ahead; `ready` batches lie prepared now; `worker_deaths` were made good. Of the memory:
+    `slots` of `slot_bytes` in all, and batches `copied_out` because they were full.
 
     >>> import numpy as np, infeed
     >>> with infeed.Loader(infeed.arrays(np.arange(8)).batch(4), workers=0) as loader:

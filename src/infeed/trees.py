@@ -92,7 +92,10 @@ class Tree:
             came = Tree.of(sample)
             what = f"{self} was expected, {came} came"
             if self.kind == came.kind == "list":
-                what += " (rows of different lengths should be arrays, not lists)"
+                what = (
+                    f"a list of {len(self.keys)} was expected, a list of {len(came.keys)} came (rows of different "
+                    "lengths should be arrays, not lists: np.asarray in a map)"
+                )
             return f"field {name!r}: {what}" if name else what
         values = (getattr(sample, key) if self.kind == "dataclass" else sample[key] for key in self.keys)
         shown = self.type._fields if self.kind == "namedtuple" else self.keys  # type: ignore[union-attr]

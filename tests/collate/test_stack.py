@@ -42,9 +42,7 @@ def stack(*samples: Any) -> Any:
     st.integers(1, 5),
     st.randoms(use_true_random=False),
 )
-def test_stacked_arrays_are_those_of_numpy(
-    dtype: Any, shape: tuple[int, ...], rows: int, random: Any
-) -> None:
+def test_stacked_arrays_are_those_of_numpy(dtype: Any, shape: tuple[int, ...], rows: int, random: Any) -> None:
     size = max(np.dtype(dtype).itemsize * int(np.prod(shape)), 1)
     zeros = np.zeros(shape, dtype)
     arrays = [zeros.copy() for _ in range(rows)]
@@ -177,17 +175,13 @@ def test_nothing_is_cast_or_mixed_silently(first: Any, second: Any, rows: str) -
 
 
 def test_an_integer_that_is_too_large_is_refused_by_row() -> None:
-    with pytest.raises(
-        Mismatch, match=r"row 1 holds 9223372036854775808, which does not fit int64"
-    ) as caught:
+    with pytest.raises(Mismatch, match=r"row 1 holds 9223372036854775808, which does not fit int64") as caught:
         stack(1, 2**63)
     assert caught.value.rows == (1,)
 
 
 def test_another_structure_is_refused_by_row() -> None:
-    with pytest.raises(
-        Mismatch, match=r"row 2 has another structure than row 0: \{x\} was expected"
-    ) as caught:
+    with pytest.raises(Mismatch, match=r"row 2 has another structure than row 0: \{x\} was expected") as caught:
         stack({"x": 1}, {"x": 2}, {"y": 3})
     assert caught.value.rows == (0, 2)
 

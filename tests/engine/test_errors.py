@@ -158,6 +158,20 @@ def test_an_iterable_that_raises_is_told_of(mode, where):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("good", [6, 128, 200])
+def test_the_samples_before_the_one_an_iterable_raises_at_are_not_lost(mode, good):
+    def numbers() -> Any:
+        yield from range(good)
+        raise OSError("the disk is gone")
+
+    with infeed.Loader(infeed.iterable(numbers).batch(4), workers=2, mode=mode) as loader:
+        batches, errors = walk(loader)
+    assert batches == [frozen(np.arange(low, min(low + 4, good))) for low in range(0, good, 4)]
+    assert [type(error) for error in errors] == [OSError]
+    assert f"sample {good} of the iterable, epoch 0" in told(errors[0])
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_whole_call_that_raises_though_no_sample_does_is_told_of(mode):
     with infeed.Loader(infeed.source(Batched(lambda i: {"y": i})).batch(8), workers=2, mode=mode) as loader:
         batches, errors = walk(loader)

@@ -67,9 +67,7 @@ def test_positions_may_be_asked_for_in_any_order_and_alone(n):
 
 
 def test_indices_of_two_to_the_63_samples_are_distinct_and_spread_over_all():
-    positions = np.concatenate(
-        [np.arange(5000), HUGE - 1 - np.arange(5000, dtype=np.uint64).astype(np.int64)]
-    )
+    positions = np.concatenate([np.arange(5000), HUGE - 1 - np.arange(5000, dtype=np.uint64).astype(np.int64)])
     indices = Shuffled(1).at(positions, HUGE, 0)
     assert len(set(indices.tolist())) == 10_000
     assert indices.min() >= 0

@@ -172,9 +172,7 @@ def test_an_accessor_that_says_its_dtype_and_shape_is_written_in_place():
 def test_an_accessor_that_breaks_its_word_is_named():
     accessor = Accessor(lambda at: np.zeros((len(at), 3)))
     accessor.dtype, accessor.shape = np.dtype(np.int16), (6, 2)
-    with pytest.raises(
-        LayoutError, match=r"field 'x' says its rows are int16\[2\] and returned float64\[3\]"
-    ):
+    with pytest.raises(LayoutError, match=r"field 'x' says its rows are int16\[2\] and returned float64\[3\]"):
         arrays(x=accessor).fetch(np.array([0]), 0)
 
 

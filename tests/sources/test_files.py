@@ -78,3 +78,12 @@ def test_a_file_gone_since_is_named(folder):
     (folder / "a.txt").unlink()
     with pytest.raises(FileNotFoundError, match=r"a\.txt"):
         made[0]
+
+
+def test_what_a_reader_raises_says_which_file_it_was(folder):
+    def read(path):
+        raise ValueError("no picture")
+
+    with pytest.raises(ValueError, match="no picture") as caught:
+        files(f"{folder}/a.txt", read=read)[0]
+    assert caught.value.__notes__ == [f"while reading '{folder}/a.txt'"]

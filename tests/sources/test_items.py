@@ -84,9 +84,7 @@ def test_an_array_is_gathered_by_column():
     assert source(np.arange(4)).columns is not None
 
 
-@pytest.mark.parametrize(
-    "bad", [{"a": 1}, "text", iter([1]), 3, type("IterableDataset", (Squares,), {})(), {1, 2}]
-)
+@pytest.mark.parametrize("bad", [{"a": 1}, "text", iter([1]), 3, type("IterableDataset", (Squares,), {})(), {1, 2}])
 def test_what_has_no_samples_by_index_is_refused(bad):
     with pytest.raises(PipelineError):
         source(bad)

@@ -116,9 +116,7 @@ def expected_draws(members, count):
 
 
 def chosen(members, stop):
-    made = choose(
-        [[(k, i) for i in range(n)] for k, (n, _) in enumerate(members)], [w for _, w in members], stop
-    )
+    made = choose([[(k, i) for i in range(n)] for k, (n, _) in enumerate(members)], [w for _, w in members], stop)
     return list(made)
 
 

@@ -126,8 +126,8 @@ def fold_parts(n: int, k: int, seed: int | None = None) -> list[tuple[Rest, Part
     >>> [(train.size(10), validation.size(10)) for train, validation in fold_parts(10, 3)]
     [(6, 4), (7, 3), (7, 3)]
     """
-    if as_count("k", k, least=2) > n:
-        raise PipelineError(f"{n} samples cannot be cut into {k} folds. Give k from 2 to {n}.")
+    if as_count("the number of folds", k, least=2) > n:
+        raise PipelineError(f"{n} samples cannot be cut into {k} folds. Give a number from 2 to {n}.")
     shuffle = None if seed is None else Shuffled(seed)
     small, larger = divmod(n, k)
     starts = [fold * small + min(fold, larger) for fold in range(k + 1)]

@@ -82,7 +82,9 @@ def _checked_weights(weights: ArrayLike) -> NDArray[np.float64]:
             "0 leaves a sample out."
         )
     if not checked.any():
-        raise PipelineError("all weights are 0, so nothing can be drawn. Give at least one sample more.")
+        raise PipelineError(
+            "all weights are 0, so nothing can be drawn. Give at least one sample a greater weight."
+        )
     if not np.isfinite(checked.sum()):
         raise PipelineError("the weights sum to infinity. Only their ratios matter: divide by the largest.")
     checked.flags.writeable = False

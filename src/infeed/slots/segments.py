@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from infeed.errors import OutOfMemory, PipelineError
 
 PAGE = mmap.PAGESIZE
+_WRITE = 1 << 30
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 
 
@@ -71,9 +72,26 @@ class Segment:
             return Segment(_mapped(fd, nbytes), fd)
         except OSError as error:
             os.close(fd)
-            if error.errno in (errno.ENOMEM, errno.ENOSPC):
-                raise OutOfMemory(f"the system has no {megabytes(nbytes)} of shared memory left") from None
-            raise
+            raise _named(error, nbytes) from None
+
+    @staticmethod
+    def written(parts: Sequence[tuple[int, NDArray[Any]]], nbytes: int) -> Segment:
+        """Shared memory with these arrays at these offsets. Nothing is mapped, so `memory` is empty.
+
+        The bytes go through `write`, which fills pages of the kernel without first mapping and clearing them.
+        """
+        segment = Segment.shared(nbytes, reserve=False)
+        segment.memory = np.empty(0, np.uint8)
+        try:
+            for start, array in parts:
+                left = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+                while len(left):
+                    done = os.pwrite(segment.fd, left[:_WRITE], start)
+                    left, start = left[done:], start + done
+        except OSError as error:
+            segment.close()
+            raise _named(error, nbytes) from None
+        return segment
 
     @staticmethod
     def attach(fd: int, nbytes: int, *, populate: bool = False, writable: bool = True) -> Segment:
@@ -88,6 +106,13 @@ class Segment:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def _named(error: OSError, nbytes: int) -> Exception:
+    """What the system means by it."""
+    if error.errno in (errno.ENOMEM, errno.ENOSPC):
+        return OutOfMemory(f"the system has no {megabytes(nbytes)} of shared memory left")
+    return error
 
 
 def _mapped(fd: int, nbytes: int, *, populate: bool = False, writable: bool = True) -> NDArray[np.uint8]:
@@ -115,11 +140,9 @@ def share(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.hasobject:
         raise PipelineError(f"an array of dtype {array.dtype} holds Python objects, which cannot be shared")
     check_room(array.nbytes, "the shared array")
-    segment = Segment.shared(array.nbytes)
-    owner = SharedBlock(segment)
-    shared = np.ndarray(array.shape, array.dtype, np.asarray(owner))
-    np.copyto(shared, array)
-    return shared
+    segment = Segment.written([(0, array)], array.nbytes)
+    segment.memory = _mapped(segment.fd, segment.nbytes)
+    return np.ndarray(array.shape, array.dtype, np.asarray(SharedBlock(segment)))
 
 
 def shared_if_large(array: NDArray[Any], least: int = 1 << 16) -> NDArray[Any]:

@@ -29,7 +29,7 @@ class FilesSource(Source):
 
     def fetch(self, indices: IntArray, epoch: int) -> list[Any]:
         read = self.read or read_bytes
-        return [read(path) for path in self.paths.__getitems__(indices)]
+        return [_read(read, path) for path in self.paths.__getitems__(indices)]
 
     @property
     def thread_safe(self) -> bool:
@@ -71,6 +71,17 @@ def files(
     if not len(paths):
         raise PipelineError("the list of files is empty: there is no sample to load")
     return FilesSource(paths, read)
+
+
+def _read(read: Callable[[str], Any], path: str) -> Any:
+    """A sample; what `read` raises says which file it was."""
+    try:
+        return read(path)
+    except Exception as error:
+        note = f"while reading {path!r}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+        raise
 
 
 def read_bytes(path: str) -> bytes:

@@ -66,7 +66,10 @@ def zip(*sources: Any, **named: Any) -> ZipSource:
     keys: tuple[Any, ...] = tuple(named) or tuple(range(len(members)))
     lengths = [len(member) for member in members]
     if len(set(lengths)) > 1:
-        listed = ", ".join(f"{key} has {length}" for key, length in builtins.zip(keys, lengths, strict=True))
+        listed = ", ".join(
+            f"{key!r} has {length}" if named else f"source {key} has {length}"
+            for key, length in builtins.zip(keys, lengths, strict=True)
+        )
         raise PipelineError(f"zip needs sources of one length: {listed}; shorten the longer ones with take")
     return ZipSource(Tree("dict" if named else "tuple", keys, (LEAF,) * len(keys)), members)
 

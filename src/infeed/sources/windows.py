@@ -98,7 +98,7 @@ def window(source: Any, n: int, stride: int = 1) -> WindowSource:
     [array([0, 1, 2]), array([2, 3, 4])]
     """
     member = as_indexed(source, "window")
-    size, step = _count(n, "n"), _count(stride, "stride")
+    size, step = _count(n, "the size"), _count(stride, "the stride")
     if size > len(member):
         raise PipelineError(f"a window of {size} samples does not fit into a source of {len(member)}")
     return WindowSource(member, size, step)

@@ -112,15 +112,8 @@ def pack(recipe: Any) -> Shipment:
 
 def _shipment(pickled: memoryview, packer: Any) -> Shipment:
     check_room(packer.used + len(pickled), "the copy of the dataset's arrays that workers share")
-    arrays = Segment.shared(packer.used) if packer.used else None
-    for offset, array in packer.large:
-        assert arrays is not None
-        np.ndarray(array.shape, array.dtype, arrays.memory, offset)[...] = array
-    text = Segment.shared(len(pickled))
-    text.memory[: len(pickled)] = np.frombuffer(pickled, np.uint8)
-    for segment in (text, arrays):
-        if segment is not None:
-            segment.memory = np.empty(0, np.uint8)  # the descriptor is enough: do not count it twice
+    arrays = Segment.written(packer.large, packer.used) if packer.used else None
+    text = Segment.written([(0, np.frombuffer(pickled, np.uint8))], len(pickled))
     return Shipment(text, len(pickled), arrays, packer.blocks)
 
 
