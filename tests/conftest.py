@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ def orphans_come_to_us() -> None:
 def nothing_is_left() -> Iterator[None]:
     """Compare what this process holds before and after the test."""
     gc.collect()
+    _forget_the_imported()
     before = held()
     yield
     gc.collect()
@@ -37,6 +39,16 @@ def nothing_is_left() -> Iterator[None]:
         time.sleep(0.02)  # a killed process takes a moment to go
         gc.collect()
     assert not left, f"left behind by the test: {left}"
+
+
+def _forget_the_imported() -> None:
+    """What large libraries made when they were imported need not be gone through at every collection."""
+    if len(sys.modules) > _imported.get("count", 0) + 200:
+        _imported["count"] = len(sys.modules)
+        gc.freeze()
+
+
+_imported: dict[str, int] = {}
 
 
 def held() -> dict[str, list[str]]:

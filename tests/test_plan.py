@@ -171,9 +171,9 @@ def test_micro_batches_made_one_by_one_are_walked_as_they_are():
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        ({"x": np.zeros(4), "scale": 2.0}, "field 'scale' of the batch is a float"),
+        ({"x": np.zeros(4), "scale": 2.0}, "field 'scale' of the batch is of type float"),
         ({"x": np.zeros(4), "scale": np.array(2.0)}, "field 'scale'"),
-        ({"x": np.zeros(4), "name": "abcd"}, "field 'name' of the batch is a str"),
+        ({"x": np.zeros(4), "name": "abcd"}, "field 'name' of the batch is of type str"),
         ({"x": np.zeros(4), "y": (np.zeros(3),)}, r"'x' of the batch has 4 rows and field 'y.0' has 3"),
         ({}, "no fields"),
         (np.zeros(9), "9 rows"),

@@ -136,7 +136,10 @@ def test_named_tuples_are_built_without_their_constructor() -> None:
         (
             [1, 2],
             [1],
-            "a list of 2 was expected, a list of 1 came (rows of different lengths should be arrays, not lists",
+            (
+                "a list of 2 was expected, a list of 1 came (rows of different lengths should be arrays, not "
+                "lists: np.asarray in a map)"
+            ),
         ),
     ],
 )

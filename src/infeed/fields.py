@@ -50,7 +50,9 @@ class Rename:
 
 def _check(sample: Any, names: tuple[str, ...]) -> None:
     if not isinstance(sample, dict):
-        raise PipelineError(f"fields have names only in dict samples; this sample is a {type(sample).__name__}")
+        raise PipelineError(
+            f"fields have names only in dict samples; this sample is of type {type(sample).__name__}"
+        )
     missing = [name for name in names if name not in sample]
     if missing:
         raise PipelineError(f"the sample has no field {missing[0]!r}; its fields are {', '.join(map(str, sample))}")

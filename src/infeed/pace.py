@@ -48,7 +48,7 @@ def set_pace(
     >>> pace = set_pace(recipe, recipe.known_layout(), steps=1000, workers=2, prefetch=None,
     ...                 memory_limit=1 << 30, group_bytes=1 << 22, seconds_per_row=1e-5, payload_per_row=0)
     >>> pace.group, pace.parts, pace.ahead
-    (10, 1, 50)
+    (20, 1, 100)
     """
     rows = recipe.plan.rows_per_step
     seconds = rows * seconds_per_row

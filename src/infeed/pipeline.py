@@ -85,7 +85,7 @@ class Pipeline:
         >>> list(infeed.source([1, 2, 3]).take(2))
         [1, 2]
         """
-        return self._ordered(Slice(stop=_count("take", count)), f"take({count})")
+        return self._ordered(Slice(stop=as_count("the count of .take()", count, least=0)), f"take({count})")
 
     def skip(self, count: int) -> Pipeline:
         """All but the first `count` samples.
@@ -94,7 +94,7 @@ class Pipeline:
         >>> list(infeed.source([1, 2, 3]).skip(2))
         [3]
         """
-        return self._ordered(Slice(start=_count("skip", count)), f"skip({count})")
+        return self._ordered(Slice(start=as_count("the count of .skip()", count, least=0)), f"skip({count})")
 
     def subset(self, indices: Sequence[int]) -> Pipeline:
         """The samples at these positions, in this order.
@@ -189,13 +189,7 @@ class Pipeline:
         8
         """
         number = as_seed(seed)
-        weights = balanced_weights(labels)
-        if len(weights) != (count := self._samples("balanced")):
-            raise PipelineError(
-                f"there are {len(weights)} labels for {count} samples. Give one label for each sample, in the "
-                "order the samples have before this stage."
-            )
-        order = Weighted(weights, samples, number)
+        order = Weighted(balanced_weights(labels), samples, number)
         return replace(self._ordered(order, f"balanced(seed={number})"), chosen_seed=self._seed_or(number))
 
     def order(self, indices: Sequence[int] | Callable[[int], Sequence[int]]) -> Pipeline:
@@ -365,9 +359,7 @@ class Pipeline:
     def __getitem__(self, position: int) -> Any:
         """One sample as epoch 0 has it, to look at; before `.batch()`."""
         if self.batching is not None:
-            raise PipelineError(
-                "[...] looks at samples, before .batch(); for a batch see Loader(pipeline).batch_at()"
-            )
+            raise PipelineError("[...] is for samples, before .batch(); for batches see Loader(...).batch_at()")
         return self.as_source()[position]
 
     def __iter__(self) -> Iterator[Any]:
@@ -407,10 +399,7 @@ class Pipeline:
         """
         self._not_batched("as_source()")
         if isinstance(self.source, IterableSource) or self.scanned:
-            raise PipelineError(
-                "a pipeline with a filter or over an iterable has no random access: its samples can neither be "
-                "asked for one by one nor be the source of another pipeline; go through it with a Loader"
-            )
+            raise PipelineError("filters and iterables give no random access; go through them with a Loader")
         if not self.orders and not self.stages:
             return self.source
         alone = replace(self, batching=Batching(Plan(1), "keep", Stack()))
@@ -448,10 +437,7 @@ class Pipeline:
     def _ordered(self, order: Order, text: str) -> Pipeline:
         self._not_batched(text)
         if isinstance(self.source, IterableSource):
-            raise PipelineError(
-                f".{text} needs random access, which an iterable does not have; do it in the function that "
-                "opens the iterator"
-            )
+            raise PipelineError(f".{text} needs random access; do it in the function that the iterable calls")
         if any(stage.kind == "filter" for stage in self.stages):
             raise PipelineError(f".{text} after .filter() would need the length of what remains; put it before")
         made = replace(self, orders=(*self.orders, order), written=(*self.written, text))
@@ -482,12 +468,6 @@ class Pipeline:
                 "the number of samples is not known beforehand, so last='keep' could give replicas unequal "
                 "steps; use drop_last=True"
             )
-
-
-def _count(what: str, count: Any) -> int:
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-        raise PipelineError(f".{what}() takes a number of samples, not {count!r}")
-    return int(count)
 
 
 def _describe(source: Source | IterableSource) -> str:

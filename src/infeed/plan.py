@@ -279,7 +279,7 @@ def _common_rows(names: tuple[str, ...], leaves: list[Any]) -> int:
     for name, leaf in zip(names, leaves, strict=True):
         if not isinstance(leaf, list) and not len(getattr(leaf, "shape", ())):
             raise LayoutError(
-                f"field {name!r} of the batch is a {type(leaf).__name__} without rows, so it cannot be split "
+                f"field {name!r} of the batch is of type {type(leaf).__name__} without rows, so it cannot be split "
                 "into micro-batches. Make it an array or a list with one entry for each sample."
             )
         counts.append(len(leaf))

@@ -139,6 +139,15 @@ def test_a_closed_loader_says_so():
             next(iterator)
 
 
+def test_a_closed_loader_gives_nothing_more_of_the_steps_that_share_a_slot():
+    loader = infeed.Loader(infeed.arrays(np.arange(1000)).batch(2), workers=0)
+    iterator = iter(loader)
+    next(iterator)
+    loader.close()
+    with pytest.raises(infeed.PipelineError, match="closed"):
+        next(iterator)
+
+
 def test_a_loader_refuses_epochs_that_are_none():
     with infeed.Loader(fine(), workers=0) as loader:
         for epoch in (-1, 1.5, "next", True):

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,23 @@ def test_all_workers_killed_at_once_while_idle_are_replaced():
             for pid in loader._stream.crew.pids():
                 kill(pid)
             kill(loader._stream.crew.helper_pid)
+        second = [frozen(batch) for batch in loader]
+    assert [first, second] == stream(ZOO["dict"](), workers=0)
+
+
+def test_a_helper_that_dies_after_idle_workers_have_died_is_replaced():
+    with infeed.Loader(ZOO["dict"](), workers=4, mode="processes") as loader:
+        first = [frozen(batch) for batch in loader]
+        crew = loader._stream.crew
+        deadline = time.monotonic() + 20
+        for _ in range(2):  # more deaths than the helper itself may have in a row
+            with crew.lock:
+                deaths, pids = crew.deaths, crew.pids()
+                for pid in pids:
+                    kill(pid)
+            while (crew.deaths < deaths + len(pids) or len(crew.pids()) < 4) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        kill(crew.helper_pid)
         second = [frozen(batch) for batch in loader]
     assert [first, second] == stream(ZOO["dict"](), workers=0)
 

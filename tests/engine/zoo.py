@@ -28,7 +28,8 @@ def frozen(value: Any) -> Any:
             return "array", str(value.dtype), value.shape, [frozen(item) for item in value.ravel()]
         return "array", str(value.dtype), value.shape, np.ascontiguousarray(value).tobytes()
     if type(value).__module__.startswith("torch"):
-        return "tensor", str(value.dtype), tuple(value.shape), value.detach().numpy().tobytes()
+        plain = value.detach().float() if "bfloat" in str(value.dtype) else value.detach()  # numpy has no such type
+        return "tensor", str(value.dtype), tuple(value.shape), plain.numpy().tobytes()
     if isinstance(value, np.generic):
         return "scalar", str(value.dtype), value.tobytes()
     if isinstance(value, dict):

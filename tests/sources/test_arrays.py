@@ -218,10 +218,10 @@ def test_fields_of_unequal_length_are_refused_with_their_lengths():
         (lambda: arrays(np.zeros((0, 3))), "empty"),
         (lambda: arrays(np.array(3.0)), "single number"),
         (lambda: arrays({"x": [1]}), r"arrays\(\*\*fields\)"),
-        (lambda: arrays(x="abc"), "field 'x' is a str"),
-        (lambda: arrays(x=3), "field 'x' is a int"),
+        (lambda: arrays(x="abc"), "field 'x' is of type str"),
+        (lambda: arrays(x=3), "field 'x' is of type int"),
         (lambda: arrays(x=arrays([1])), "infeed.zip"),
-        (lambda: arrays(x=[{"a": 1}]), "row 0 of field 'x' is a dict"),
+        (lambda: arrays(x=[{"a": 1}]), "row 0 of field 'x' is of type dict"),
         (lambda: arrays(x=np.ma.masked_array([1, 2], [0, 1])), "masked array"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_class_is_a_function_that_makes_iterators():
         (lambda: iterable(i for i in range(3)), "used up after one epoch"),
         (lambda: iterable(iter([1])), "used up after one epoch"),
         (lambda: iterable("abc"), "single string"),
-        (lambda: iterable(3), "was given a int"),
+        (lambda: iterable(3), "was given int"),
         (lambda: iterable(lambda: [1], shards=2), "takes no shard"),
         (lambda: iterable(lambda epoch: [], shards=["a"]), "takes no shard"),
         (lambda: iterable(lambda *, path: [], shards=["a"]), "takes no shard"),

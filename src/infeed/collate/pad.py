@@ -29,6 +29,8 @@ BOOL = np.dtype(np.bool_)
 class Pad(Collate):
     """Arrays padded along their first axis and stacked; numbers stacked; other objects in a list.
 
+    Rows must be arrays: a Python list in a sample is structure, and cannot be padded.
+
     `length`: pad to this, or `{field: length}`; without one, to the longest row of the batch.
     `value`: what to fill with, or `{field: value}`. `fields`: pad only these and stack the rest; without it,
     every array with at least one dimension is padded, also where the rows happen to be equally long, so

@@ -46,8 +46,8 @@ class Weighted:
         """The number of draws; there must be one weight for each sample."""
         if n != len(self.weights):
             raise PipelineError(
-                f"there are {len(self.weights)} weights for {n} samples. Give one weight for each sample, "
-                "in the order the samples have before this stage."
+                f"there are {len(self.weights)} weights for {n} samples. Give one weight (or label) for "
+                "each sample, in the order the samples have before this stage."
             )
         return n if self.samples is None else self.samples
 

@@ -35,7 +35,7 @@ def as_source(data: Any) -> Source | IterableSource:
     indexed = hasattr(data, "__len__") and hasattr(data, "__getitem__")
     if isinstance(data, dict | str | bytes) or not indexed:
         raise PipelineError(
-            f"a {type(data).__name__} is no source of samples; accepted are infeed's own sources and "
+            f"{type(data).__name__} is no source of samples; accepted are infeed's own sources and "
             "pipelines, arrays, and objects with __len__ and __getitem__ (a dict of arrays: "
             "arrays(**fields); data that can only be read in order: iterable(factory))"
         )

@@ -170,7 +170,7 @@ def as_column(data: Any, name: str) -> Column:
     if refused or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         hint = "; write arrays(**fields) for a dict of arrays" if isinstance(data, dict) else ""
         raise PipelineError(
-            f"{_field(name)} is a {type(data).__name__}; arrays takes numpy arrays, memory maps, tensors, "
+            f"{_field(name)} is of type {type(data).__name__}; arrays takes numpy arrays, memory maps, tensors, "
             f"lists, and objects with __len__ and a __getitem__ that takes an array of indices{hint}"
         )
     return AccessorColumn(data, name)
@@ -210,7 +210,7 @@ def _of_objects(rows: list[Any], name: str) -> Column:
         nested = isinstance(row, dict) or (dataclasses.is_dataclass(row) and not isinstance(row, type))
         if nested:
             raise PipelineError(
-                f"row {index} of {_field(name)} is a {type(row).__name__}; arrays takes one column per "
+                f"row {index} of {_field(name)} is of type {type(row).__name__}; arrays takes one column per "
                 "field: pass the fields apart, or use infeed.source for a list of whole samples"
             )
     return ListColumn(rows)

@@ -62,7 +62,7 @@ def files(
     >>> folder.cleanup()
     """
     if read is not None and not callable(read):
-        raise PipelineError(f"read must be a function of a path, and is a {type(read).__name__}")
+        raise PipelineError(f"read must be a function of a path, and is of type {type(read).__name__}")
     if isinstance(pattern, bytes):
         raise PipelineError("files takes paths as text; decode them with os.fsdecode")
     if isinstance(pattern, str | os.PathLike):

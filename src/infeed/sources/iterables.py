@@ -71,13 +71,13 @@ def iterable(
         raise PipelineError("iterable was given a single string; it takes a function that returns an iterator")
     if isinstance(factory, Iterator):
         raise PipelineError(
-            f"iterable was given a {type(factory).__name__}, which is used up after one epoch; "
+            f"iterable was given {type(factory).__name__}, which is used up after one epoch; "
             "pass the function that makes it, without calling it"
         )
     if not callable(factory) and not isinstance(factory, Iterable):
         raise PipelineError(
             f"iterable takes a function that returns an iterator, or an object that can be iterated, "
-            f"and was given a {type(factory).__name__}"
+            f"and was given {type(factory).__name__}"
         )
     return IterableSource(factory, _shard_names(shards), shards is None or isinstance(shards, int))
 

@@ -67,7 +67,7 @@ def zip(*sources: Any, **named: Any) -> ZipSource:
     lengths = [len(member) for member in members]
     if len(set(lengths)) > 1:
         listed = ", ".join(
-            f"{key!r} has {length}" if named else f"source {key} has {length}"
+            f"{key} has {length}" if named else f"source {key} has {length}"
             for key, length in builtins.zip(keys, lengths, strict=True)
         )
         raise PipelineError(f"zip needs sources of one length: {listed}; shorten the longer ones with take")

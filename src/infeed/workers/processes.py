@@ -66,6 +66,7 @@ class ProcessCrew(Crew):
         self._by_fd: dict[int, Worker] = {}
         self._tasks: deque[Task] = deque()
         self._fruitless = 0
+        self._fruitless_helpers = 0
         self._closed = False
         self._ending = False
         self._mailbox: Mailbox | None = None
@@ -265,7 +266,7 @@ class ProcessCrew(Crew):
     def _answered(self, worker: Worker, reply: Reply, fds: list[int]) -> None:
         task = worker.hand.popleft()
         assert task.id == reply.task, "replies come in the order of the tasks"
-        self._fruitless = 0
+        self._fruitless = self._fruitless_helpers = 0
         job = self.jobs.get(task.job)
         if job is None:
             for fd in fds:
@@ -392,8 +393,8 @@ class ProcessCrew(Crew):
 
     def _helper_died(self) -> None:
         """All workers go with the helper; when the last has let go of its slots, start anew."""
-        self._fruitless += 1
-        if self._fruitless > FRUITLESS:
+        self._fruitless_helpers += 1
+        if self._fruitless_helpers > FRUITLESS:
             self._give_up("the helper process ends again and again")
         else:
             self._restart()
