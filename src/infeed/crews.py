@@ -35,24 +35,27 @@ class Workers:
         mode: Mode = "processes",
         *,
         start_method: str | None = None,
-        setup: Callable[[int], Any] | None = None,
+        worker_setup: Callable[[int], Any] | None = None,
     ):
         check_count(count)
         check_mode(mode)
         if mode == "auto":
             raise PipelineError("shared workers need a mode: 'threads' or 'processes'")
-        check_start(start_method, setup)
+        check_start(start_method, worker_setup)
         self.count = 0 if mode == "inline" else count
         self.mode: Mode = "inline" if self.count == 0 else mode
         self._start_method = start_method
-        self._setup = setup
+        self._setup = worker_setup
         self._crew: Crew | None = None
         self._making = threading.Lock()
         self._owner = os.getpid()
+        self._closed = False
 
     def crew(self) -> Crew:
         """The workers themselves, started at the first call."""
         with self._making:
+            if self._closed:
+                raise PipelineError("these workers are closed; make new ones")
             if self._crew is None:
                 self._crew = self.make()
             return self._crew
@@ -83,6 +86,7 @@ class Workers:
 
     def close(self) -> None:
         """End the workers."""
+        self._closed = True
         crew, self._crew = self._crew, None
         if crew is not None and self._owner == os.getpid():  # a fork of this process has no say
             crew.close()

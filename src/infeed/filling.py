@@ -14,6 +14,7 @@ from infeed.errors import LayoutError
 from infeed.layout import Layout
 from infeed.plan import MicroBatches
 from infeed.recipe import Recipe, index_view, row_views
+from infeed.samples import annotate
 from infeed.slots import Lease, Slot
 from infeed.tasks import Piece, Reply, Task
 from infeed.tensors import from_array, is_tensor, to_array
@@ -146,7 +147,7 @@ class Delivery:
             indices = index_view(memory, self.filling.rows)
             named = [str(indices[parts[part].low]) for part in getattr(error, "parts", ())]
             where = f"step {self.filling.first_step + step} of epoch {self.filling.epoch}"
-            error.add_note(f"these are samples {' and '.join(named)} ({where})" if named else f"({where})")
+            annotate(error, f"these are samples {' and '.join(named)} ({where})" if named else f"in {where}")
             raise
 
     def _slice(

@@ -8,6 +8,7 @@ used, and whose turn it is.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ class Find:
     stop: int
     slot: Slot
     done: bool = False
-    errors: list[BaseException] = field(default_factory=list)
+    errors: list[tuple[int, BaseException]] = field(default_factory=list)
     places: Sequence[int] = ()
     value: Any = None
     where: Any = None
@@ -112,8 +113,8 @@ class Lanes:
             if lane is None:
                 return "waiting" if any(not lane.exhausted for lane in self.lanes) else "ended"
             find = lane.finds[0]
-            if find.errors:
-                return find.errors.pop(0)
+            if find.errors and (not find.left or find.errors[0][0] <= find.places[find.used]):
+                return find.errors.pop(0)[1]
             while find.left and find.places[find.used] < lane.used:
                 find.used += 1  # a resumed run had these already
             if not find.left:
@@ -126,6 +127,8 @@ class Lanes:
 
     def _take_run(self, lane: Lane, find: Find, most: int) -> None:
         run = min(find.left, most)
+        if find.errors:  # what raised has its place among the samples
+            run = min(run, bisect_left(find.places, find.errors[0][0], find.used) - find.used)
         if len(self.lanes) > 1:
             run = min(run, RUN - lane.in_turn)
             lane.in_turn += run

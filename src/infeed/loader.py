@@ -125,7 +125,7 @@ class Loader:
         return None
 
     def _made(self, count: int, mode: Mode) -> Workers:
-        return Workers(count, mode, start_method=self._start_method, setup=self._worker_setup)
+        return Workers(count, mode, start_method=self._start_method, worker_setup=self._worker_setup)
 
     # -- iterating
 

@@ -296,7 +296,7 @@ class ScannedStream(StreamBase):
         find.done = True
         find.value = ((), (), np.empty(0, np.int64))
         if reply.status == "failed":
-            find.errors.append(reply.value)
+            find.errors.append((find.start, reply.value))
             lane.ended = lane.ended or not self._sifting
             return
         value = reply.value
@@ -316,7 +316,9 @@ class ScannedStream(StreamBase):
         if self.recipe.on_error == "replace":
             self.bad_samples.extend((task.epoch, row) for row in bad)
         else:
-            find.errors.extend(row.error for row in bad)
+            places = (row.position if self._sifting else row.index for row in bad)
+            find.errors.extend(zip(places, (row.error for row in bad), strict=True))
+            find.errors.sort(key=lambda pair: pair[0])
 
     def _without(self, lane: Lane, find: Find, task: Task, bad: list[BadRow]) -> None:
         """A sample that ends its worker is left out of the search from here on."""

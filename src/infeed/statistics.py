@@ -56,6 +56,15 @@ class Statistics:
         """The share of the time that the loop spent waiting for data."""
         return self.waited / self.seconds if self.seconds else 0.0
 
+    def __str__(self) -> str:
+        rate = self.samples / self.seconds if self.seconds else 0.0
+        return (
+            f"{self.batches:,} batches in {self.seconds:.1f} s by {self.workers}: the loop waited "
+            f"{self.waiting_share:.0%} of the time ({self.waits:,} waits), {rate:,.0f} samples/s were made, "
+            f"{self.ready} batches are ready; {self.slots} slots of {self.slot_bytes / 1e6:,.1f} MB in all, "
+            f"{self.worker_deaths} dead workers, {self.copied_out} batches copied out"
+        )
+
     @staticmethod
     def of(waiting: Waiting, stream: Any, workers: Any) -> Statistics:
         """A snapshot of a loader's counters."""

@@ -177,3 +177,14 @@ def test_a_field_that_is_not_there_is_refused_with_those_that_are(settings: dict
 def test_a_field_without_an_axis_cannot_be_padded() -> None:
     with pytest.raises(LayoutError, match="'y' has no axis to pad"):
         Pad(fields="y")(tokens(2, 2), Heap())
+
+
+def test_lists_of_numbers_such_as_token_ids_are_padded_like_arrays():
+    from infeed.collate import Concat, Heap, List, Pad
+
+    samples = [{"ids": [3, 5, 1], "name": "a"}, {"ids": [2], "name": "b"}]
+    assert Pad()(samples, Heap())["ids"].tolist() == [[3, 5, 1], [2, 0, 0]]
+    assert Concat()(samples, Heap())["ids"].tolist() == [3, 5, 1, 2]
+    assert [ids.tolist() for ids in List()(samples, Heap())["ids"]] == [[3, 5, 1], [2]]
+    equal = [{"ids": [1, 2]}, {"ids": [3, 4]}]
+    assert Pad(mask=False)(equal, Heap())["ids"].tolist() == [[1, 2], [3, 4]]

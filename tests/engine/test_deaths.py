@@ -124,8 +124,8 @@ def test_a_helper_that_dies_after_idle_workers_have_died_is_replaced():
             while (crew.deaths < deaths + len(pids) or len(crew.pids()) < 4) and time.monotonic() < deadline:
                 time.sleep(0.01)
         kill(crew.helper_pid)
-        second = [frozen(batch) for batch in loader]
-    assert [first, second] == stream(ZOO["dict"](), workers=0)
+        later = [[frozen(batch) for batch in loader] for _ in range(4)]
+    assert [first, *later] == stream(ZOO["dict"](), epochs=5, workers=0)
 
 
 def test_a_worker_killed_before_its_first_task_is_replaced():

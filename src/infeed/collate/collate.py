@@ -119,6 +119,38 @@ def take_apart(samples: Sequence[Any]) -> tuple[Tree, list[list[Any]]]:
         raise Mismatch(what, rows=(0, error.row)) from None
 
 
+def lists_as_arrays(samples: list[Any]) -> list[Any]:
+    """The samples with lists of numbers, such as token ids, as arrays; other lists are structure.
+
+    >>> lists_as_arrays([{"ids": [3, 5, 1], "name": "a"}])
+    [{'ids': array([3, 5, 1]), 'name': 'a'}]
+    """
+    if samples and _has_number_lists(samples[0]):
+        return [_with_arrays(sample) for sample in samples]
+    return samples
+
+
+def _has_number_lists(sample: Any) -> bool:
+    if isinstance(sample, list) and _only_numbers(sample):
+        return True
+    parts = sample.values() if isinstance(sample, dict) else sample if isinstance(sample, tuple | list) else ()
+    return any(map(_has_number_lists, parts))
+
+
+def _only_numbers(values: list[Any]) -> bool:
+    return set(map(type, values)) <= {bool, int, float}
+
+
+def _with_arrays(sample: Any) -> Any:
+    if isinstance(sample, list) and _only_numbers(sample):
+        return np.array(sample, None if sample else np.int64)
+    if isinstance(sample, dict):
+        return {key: _with_arrays(value) for key, value in sample.items()}
+    if isinstance(sample, tuple) and hasattr(sample, "_fields"):
+        return type(sample)(*map(_with_arrays, sample))
+    return type(sample)(map(_with_arrays, sample)) if type(sample) in (tuple, list) else sample
+
+
 def unique_names(tree: Tree) -> tuple[str, ...]:
     """The names of the leaves, for a collate that finds fields by name.
 

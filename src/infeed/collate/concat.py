@@ -16,6 +16,7 @@ from infeed.collate.collate import (
     Mismatch,
     attach,
     check_names,
+    lists_as_arrays,
     take_apart,
     unique_names,
 )
@@ -62,7 +63,7 @@ class Concat(Collate):
 
     def __call__(self, samples: list[Any], memory: Memory) -> Any:
         """The batch, with its offsets."""
-        tree, columns = take_apart(samples)
+        tree, columns = take_apart(lists_as_arrays(samples))
         names = unique_names(tree)
         check_names("Concat(axis=...)", self.axis, names)
         check_names("Concat(shift=...)", [*self.shift, *self.shift.values()], names)

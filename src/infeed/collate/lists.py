@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from infeed.collate.collate import Collate, Memory, take_apart
+from infeed.collate.collate import Collate, Memory, lists_as_arrays, take_apart
 from infeed.collate.leaves import classify
 from infeed.collate.stack import stack_leaves
 
@@ -24,7 +24,7 @@ class List(Collate):
 
     def __call__(self, samples: list[Any], memory: Memory) -> Any:
         """The batch, in the structure of the samples."""
-        tree, columns = take_apart(samples)
+        tree, columns = take_apart(lists_as_arrays(samples))
         leaves = []
         for name, column in zip(tree.names, columns, strict=True):
             found = classify(column, name, strict=False)

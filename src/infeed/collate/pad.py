@@ -15,6 +15,7 @@ from infeed.collate.collate import (
     Mismatch,
     attach,
     check_names,
+    lists_as_arrays,
     take_apart,
     unique_names,
 )
@@ -77,7 +78,7 @@ class Pad(Collate):
 
     def __call__(self, samples: list[Any], memory: Memory) -> Any:
         """The batch, with its masks."""
-        tree, columns = take_apart(samples)
+        tree, columns = take_apart(lists_as_arrays(samples))
         names = unique_names(tree)
         self._check_names(names)
         padded: list[Any] = []
