@@ -117,6 +117,8 @@ def test_a_helper_that_dies_after_idle_workers_have_died_is_replaced():
         crew = loader._stream.crew
         deadline = time.monotonic() + 20
         for _ in range(2):  # more deaths than the helper itself may have in a row
+            while any(worker.hand for worker in list(crew._workers.values())) and time.monotonic() < deadline:
+                time.sleep(0.01)
             with crew.lock:
                 deaths, pids = crew.deaths, crew.pids()
                 for pid in pids:

@@ -122,6 +122,38 @@ def test_a_stacked_batch_holds_the_samples(name):
             assert column.tolist() == [made(index)[key].tolist() for index in range(5)]
 
 
+def _large_and_odd(index: int) -> Any:
+    """Too large to travel inside a pickle, and of a type that must come back as it was."""
+    return {
+        "big": np.full(600, index, ">f8"),
+        "complex": np.full((20, 30), index * 1j),
+        "dates": np.full(600, index, "M8[h]"),
+        "rows": np.array([(index, [[index, 1], [2, index]], b"x", index)] * 100, STRUCTURED),
+        "text": np.full(300, f"é{index}"),
+        "fortran": np.asfortranarray(np.arange(6e3).reshape(60, 100) + index),
+        "bool": np.arange(5000) % 3 == index % 3,
+    }
+
+
+@pytest.mark.parametrize("mode", ["threads", "processes"])
+@pytest.mark.parametrize("collate", ["list", "concat"])
+def test_large_arrays_of_odd_types_come_back_as_they_were(mode, collate):
+    if collate == "concat":
+        pipeline = infeed.source(Items(_large_and_odd, 23)).map(_without_text).batch(4, collate=collate)
+    else:
+        pipeline = infeed.source(Items(_large_and_odd, 23)).batch(4, collate=collate)
+    assert stream(pipeline, workers=2, mode=mode) == stream(pipeline, workers=0)
+    with infeed.Loader(pipeline, workers=2, mode=mode) as loader:
+        first = next(iter(loader))
+    if collate == "list":
+        for key, column in first.items():
+            assert [frozen(array) for array in column] == [frozen(_large_and_odd(i)[key]) for i in range(4)]
+
+
+def _without_text(sample: Any) -> Any:
+    return {key: value for key, value in sample.items() if key != "text"}
+
+
 @pytest.mark.parametrize("collate", ["pad", "concat", "list"])
 def test_ragged_tensors_are_the_same_in_every_mode_and_stay_tensors(collate):
     import torch

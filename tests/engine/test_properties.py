@@ -64,7 +64,8 @@ class Spec:
     def sample(self, index: int) -> Any:
         """One sample of those that are made one by one."""
         rows = index % 4 + 1 if self.ragged else 2
-        return {"x": np.full((rows, self.width), index, np.float32), "y": index, "s": "s" * (index % 3)}
+        x = np.full((rows, self.width), index, np.float32)
+        return {"x": x, "z": -x, "y": index, "s": "s" * (index % 3)}
 
     def pipeline(self) -> Any:
         """The whole of it."""

@@ -36,8 +36,11 @@ def test_processes_give_what_inline_gives(name):
     assert stream(ZOO[name](), workers=2, mode="processes") == inline(name)
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize(
+    "name", ["arrays", "dict", "rng", "python random", "filter", "shards", "graphs", "map_batch", "lambda"]
+)
 def test_forked_processes_give_what_inline_gives(name):
+    """All others are forked too, from one set of workers, below."""
     assert stream(ZOO[name](), workers=3, mode="processes", start_method="fork") == inline(name)
 
 

@@ -367,6 +367,7 @@ class ProcessCrew(Crew):
             )
             job.replied(dataclasses.replace(task, id=answered), Reply(answered, "failed", error))
             return
+        self._fruitless = 0  # the workers did work, up to this sample
         row = int(marked[0])
         position = task.first_step + row
         if task.kind == "fill":
