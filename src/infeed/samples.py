@@ -194,7 +194,15 @@ class Maker:
             columns = self.recipe.columns()
             batch = columns.tree.build([column.take(rows.indices) for column in columns.columns])
             return self._finish(batch, rows, memory)
-        return self.collate(self.samples(rows, careful=careful), rows, memory)
+        samples = self.samples(rows, careful=careful)
+        if not careful:
+            return self.collate(samples, rows, memory)
+        known = Rows(rows.epoch, rows.indices.copy(), rows.positions)
+        rows.indices[:] = ~known.indices  # all marked: it is the batch as a whole that is in hand
+        try:
+            return self.collate(samples, known, memory)
+        finally:
+            rows.indices[:] = known.indices
 
     def collate(self, samples: list[Any], rows: Rows, memory: Memory) -> Any:
         """One micro-batch out of samples."""

@@ -35,6 +35,7 @@ class Task:
     shard: str = ""
     worker: int = -1
     deaths: int = 0
+    unexplained: int = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         # On the hot path: the way dataclasses with slots are pickled by default costs ten times this.

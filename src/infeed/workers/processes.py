@@ -41,6 +41,7 @@ from infeed.workers.worker import Worker, how_it_ended
 
 IN_HAND = 2
 KILLS = 3
+PATIENCE = 6
 FRUITLESS = 4
 
 
@@ -349,37 +350,49 @@ class ProcessCrew(Crew):
         self._tasks.extendleft(reversed([task for task in lost if task.id >= 0]))
 
     def _suspect(self, task: Task, cause: str) -> None:
-        """Name what ended the worker, after a few deaths: the row it had marked, or else the batch as a whole."""
+        """Name what ended the worker, after a few deaths: the row it had marked, or the batch as a whole.
+
+        Without a mark the task may not have begun; then the end came from outside, and is not charged to it.
+        """
         job = self.jobs.get(task.job)
         if job is None:
             return
-        low, high = (task.low, task.high) if task.kind == "fill" else (0, task.rows)
         indices, marked = self._unmark(task)
-        if task.deaths < KILLS:
+        if not len(marked) and task.unexplained < PATIENCE:
+            task.unexplained += 1
+            task.deaths -= 1
             return
+        if len(marked) and task.deaths < KILLS:
+            return
+        self._fruitless = 0  # the workers did work, up to here
+        count = task.deaths + task.unexplained
+        deaths = f"ended {count} worker processes, the last one {cause}"
         answered, task.id = task.id, -1  # answered: not to be queued again
-        deaths = f"ended {task.deaths} worker processes, the last one {cause}"
-        if not len(marked):
-            rows = f"rows {low} to {high - 1} of step {task.first_step}" if task.kind == "fill" else "samples"
+        again = dataclasses.replace(task, id=answered)
+        if len(marked) != 1:
             error = SampleKilledWorker(
-                f"a batch ({rows}, epoch {task.epoch}) {deaths}; no sample alone does, so look at the collate "
-                "and at the maps over whole batches"
+                f"a batch ({_rows(task)}, epoch {task.epoch}) {deaths}; no sample alone does, so look at the "
+                "collate and at the maps over whole batches"
             )
-            job.replied(dataclasses.replace(task, id=answered), Reply(answered, "failed", error))
+            job.replied(again, Reply(answered, "failed", error))
             return
-        self._fruitless = 0  # the workers did work, up to this sample
-        row = int(marked[0])
+        bad = self._culprit(job, task, int(marked[0]), int(indices[marked[0]]), deaths)
+        named = task.kind == "sift" or (task.kind == "fill" and job.recipe.on_error == "replace")
+        reply = Reply(answered, "bad", [bad]) if named else Reply(answered, "failed", bad.error)
+        job.replied(again, reply)
+
+    @staticmethod
+    def _culprit(job: Job, task: Task, row: int, index: int, deaths: str) -> BadRow:
         position = task.first_step + row
         if task.kind == "fill":
-            position = int(job.recipe.positions(task.first_step, low + row, low + row + 1)[0])
+            row += task.low
+            position = int(job.recipe.positions(task.first_step, row, row + 1)[0])
         shard = f" of shard {task.shard!r}" if task.kind == "read" else ""
         error = SampleKilledWorker(
-            f"sample {indices[row]}{shard} (position {position} of epoch {task.epoch}) {deaths}. It may need more "
+            f"sample {index}{shard} (position {position} of epoch {task.epoch}) {deaths}. It may need more "
             "memory than there is, or crash the library that reads it"
         )
-        bad = Reply(answered, "bad", [BadRow(low + row, int(indices[row]), position, error)])
-        named = task.kind == "sift" or (task.kind == "fill" and job.recipe.on_error == "replace")
-        job.replied(dataclasses.replace(task, id=answered), bad if named else Reply(answered, "failed", error))
+        return BadRow(row, index, position, error)
 
     def _unmark(self, task: Task) -> tuple[Any, Any]:
         """Undo the marks of a careful task; returns the indices of its rows and which of them were marked."""
@@ -477,3 +490,8 @@ class ProcessCrew(Crew):
             self._shipments.clear()
         if self._mailbox is not None:
             self._mailbox.close()
+
+
+def _rows(task: Task) -> str:
+    """The rows of a task, for messages."""
+    return f"rows {task.low} to {task.high - 1} of step {task.first_step}" if task.kind == "fill" else "samples"
