@@ -415,10 +415,11 @@ def test_a_step_lost_in_a_resume_is_caught():
 class Repeating(infeed.Loader):
     """Gives the first step twice and leaves out the last."""
 
-    def _take(self):
-        batch = super()._take()
-        self.before, batch = batch, getattr(self, "before", batch)
-        return batch
+    def __iter__(self):
+        before = None
+        for batch in super().__iter__():
+            yield batch if before is None else before
+            before = batch
 
 
 @pytest.mark.parametrize(
@@ -438,7 +439,7 @@ def test_a_filtered_stream_is_worked_out_sample_by_sample():
     filtered = numbers().map(doubled).filter(lambda sample: sample["x"] % 3).map(doubled)
     for batched in (filtered.batch(4), filtered.batch(4, drop_last=True)):
         check_stream(batched, modes=["inline", "threads"])
-    with pytest.raises(AssertionError, match="epoch 0 has 6 steps; its samples make 5"):
+    with pytest.raises(AssertionError, match="step 1 came otherwise than its samples say"):
         check_stream(functools.partial(Repeating, numbers().filter(is_odd).batch(2)), modes=["inline"])
 
 
