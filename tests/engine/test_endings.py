@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+import infeed
 from tests.engine.scripts import environment, run, start
 
 LOOP = """
@@ -305,3 +306,27 @@ def test_a_forked_child_that_leaves_the_ordinary_way_ends_no_worker_of_its_paren
         loader.close()
     """, "-W", "ignore::DeprecationWarning", timeout=30)  # fmt: skip
     assert (done.stdout, done.stderr) == ("60 0\n", "")
+
+
+class Unloadable:
+    """Cannot be unpickled anywhere, and says so at great length."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return index
+
+    def __setstate__(self, state):
+        raise ValueError("x" * 500_000)
+
+    def __getstate__(self):
+        return {"a": 1}
+
+
+def test_a_pipeline_that_fails_to_load_with_a_very_long_message_is_still_told_of():
+    with (
+        infeed.Loader(infeed.source(Unloadable()).batch(2), workers=1, mode="processes", timeout=20) as loader,
+        pytest.raises(RuntimeError, match="ValueError: xxx"),
+    ):
+        next(iter(loader))

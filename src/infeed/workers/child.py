@@ -18,7 +18,6 @@ import pickle
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,12 +27,11 @@ from infeed.errors import PipelineError
 from infeed.runner import Runner, describe
 from infeed.slots.segments import Segment
 from infeed.tasks import Reply, Task
-from infeed.wire import Encoded, Region, decode, encode
+from infeed.wire import Region, decode, encode
 from infeed.workers.channel import Channel, Gone
 from infeed.workers.shipping import error_to_bytes, unpack
 
 _PR_SET_PDEATHSIG = 1
-SMALL_ERROR = 1 << 15
 
 
 def die_with_parent(parent: int) -> None:
@@ -56,7 +54,6 @@ class Child:
         self.broken: dict[int, BaseException] = {}
         self.setup = setup
         self.failure: BaseException | None = None
-        self._reading: dict[tuple[int, int, int], Any] = {}
 
     def run(self) -> None:
         """Serve until the other side is gone."""
@@ -150,7 +147,7 @@ class Child:
             return spilled[0].memory
 
         if reply.status == "failed":
-            reply.value = error_to_bytes(reply.value, describe(reply.value))[:]
+            reply.value = error_to_bytes(reply.value, describe(reply.value))
         elif reply.status == "bad":
             reply.value = [
                 (bad.row, bad.index, bad.position, error_to_bytes(bad.error, describe(bad.error)))
@@ -161,7 +158,7 @@ class Child:
             region = Region(memory[low:high])
             region.used = reply.written  # what collates have made there is not to be written over
             try:
-                reply.where = self._encode(reply.value, region, spill)
+                reply.where = encode(reply.value, region, spill)
             except Exception as error:
                 failure = PipelineError(
                     f"a batch cannot be sent to the loop: {type(error).__name__}: {error}; return arrays, "
@@ -176,10 +173,6 @@ class Child:
         self.channel.send(reply, fds)
         for segment in spilled:
             segment.close()
-
-    @staticmethod
-    def _encode(value: Any, region: Region, spill: Callable[[int], NDArray[np.uint8]]) -> Encoded:
-        return encode(value, region, spill)
 
 
 def loading_failed(error: BaseException) -> BaseException:

@@ -87,10 +87,6 @@ class Crew(ABC):
     def retire(self, job: Job, slots: list[int]) -> None:  # noqa: B027  (most crews need do nothing)
         """These slots are no longer used."""
 
-    def idle(self) -> int:
-        """How many workers have nothing to do."""
-        return 0
-
     def stacks(self) -> str:
         """What every worker is doing right now, as Python stacks."""
         return ""

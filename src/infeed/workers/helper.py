@@ -28,6 +28,7 @@ from infeed.workers.child import child_main, loading_failed
 from infeed.workers.shipping import error_to_bytes, unpack
 
 GRACE = 0.3
+LONGEST = 1 << 14
 
 
 class Helper:
@@ -61,8 +62,7 @@ class Helper:
         try:
             self.recipes[number] = unpack(sizes, fds)
         except Exception as error:
-            data = error_to_bytes(loading_failed(error), describe(error))
-            self.control.send(("broken", number, data[:60000]))
+            self.tell_broken(number, error)
         self.tell_threads()
 
     def on_setup(self, sizes: Any, fds: list[int]) -> None:
@@ -70,9 +70,16 @@ class Helper:
         try:
             self.setup = unpack(sizes, fds)
         except Exception as error:
-            data = error_to_bytes(loading_failed(error), describe(error))
-            self.control.send(("broken", -1, data[:60000]))
+            self.tell_broken(-1, error)
         self.tell_threads()
+
+    def tell_broken(self, number: int, error: Exception) -> None:
+        """What came cannot be loaded. A message is one packet, so an exception too long for it is told in short."""
+        trace = describe(error)[-LONGEST:]
+        data = error_to_bytes(loading_failed(error), trace)
+        if len(data) > 4 * LONGEST:
+            data = error_to_bytes(RuntimeError(f"{type(error).__name__}: {str(error)[:LONGEST]}"), trace)
+        self.control.send(("broken", number, data))
 
     def tell_threads(self) -> None:
         """Threads that the user's imports have started would be lost, with their locks, in every fork."""

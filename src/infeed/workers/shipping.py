@@ -231,8 +231,6 @@ def error_to_bytes(error: BaseException, trace: str) -> bytes:
 
     As its own class pickles it, if that works; else by type, arguments and attributes; else as a `RuntimeError`.
     """
-    import cloudpickle
-
     notes = [*getattr(error, "__notes__", ())]
     kept = {key: value for key, value in error.__dict__.items() if key != "__notes__"}
     text = f"{type(error).__name__}: {error}"
@@ -241,12 +239,12 @@ def error_to_bytes(error: BaseException, trace: str) -> bytes:
     forms.append((RuntimeError, (text,), {}))
     for form in forms:
         try:
-            data: bytes = cloudpickle.dumps((form, notes, trace), protocol=5)
+            data = by_value((form, notes, trace))
             if str(error_from_bytes(data)) == str(error) or form is forms[-1]:
                 return data
-        except Exception:
+        except Exception:  # whatever the user's class does: the next form is simpler, and the last always works
             continue
-    return bytes(cloudpickle.dumps(((RuntimeError, (text,), {}), [], trace), protocol=5))
+    return by_value(((RuntimeError, (text,), {}), [], trace))
 
 
 def error_from_bytes(data: bytes) -> BaseException:
