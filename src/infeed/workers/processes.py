@@ -32,6 +32,7 @@ from infeed.recipe import index_view
 from infeed.slots.segments import Segment
 from infeed.tasks import BadRow, Reply, Task
 from infeed.wire import decode
+from infeed.workers.blame import culprit, marks_rows, rows_of
 from infeed.workers.channel import Channel, Gone
 from infeed.workers.crew import Crew, Job
 from infeed.workers.launch import HelperProcess, StartMethod, start_helper
@@ -333,7 +334,7 @@ class ProcessCrew(Crew):
         lost = list(worker.hand)
         cause = how_it_ended(status)
         self._fruitless += 1
-        if self._fruitless > FRUITLESS * max(1, self.size) and not (lost and lost[0].careful):
+        if self._fruitless > FRUITLESS * max(1, self.size) and not (lost and self._was_at_work(lost[0])):
             self._give_up(f"worker processes end again and again ({cause}) without doing any work")
             return
         self._make(number)
@@ -358,7 +359,7 @@ class ProcessCrew(Crew):
         if job is None:
             return
         indices, marked = self._unmark(task)
-        if not len(marked) and task.unexplained < PATIENCE:
+        if not len(marked) and (marks_rows(job, task) or task.unexplained < PATIENCE):
             task.unexplained += 1
             task.deaths -= 1
             return
@@ -371,28 +372,24 @@ class ProcessCrew(Crew):
         again = dataclasses.replace(task, id=answered)
         if len(marked) != 1:
             error = SampleKilledWorker(
-                f"a batch ({_rows(task)}, epoch {task.epoch}) {deaths}; no sample alone does, so look at the "
+                f"a batch ({rows_of(task)}, epoch {task.epoch}) {deaths}; no sample alone does, so look at the "
                 "collate and at the maps over whole batches"
             )
             job.replied(again, Reply(answered, "failed", error))
             return
-        bad = self._culprit(job, task, int(marked[0]), int(indices[marked[0]]), deaths)
+        bad = culprit(job, task, int(marked[0]), int(indices[marked[0]]), deaths)
         named = task.kind == "sift" or (task.kind == "fill" and job.recipe.on_error == "replace")
         reply = Reply(answered, "bad", [bad]) if named else Reply(answered, "failed", bad.error)
         job.replied(again, reply)
 
-    @staticmethod
-    def _culprit(job: Job, task: Task, row: int, index: int, deaths: str) -> BadRow:
-        position = task.first_step + row
-        if task.kind == "fill":
-            row += task.low
-            position = int(job.recipe.positions(task.first_step, row, row + 1)[0])
-        shard = f" of shard {task.shard!r}" if task.kind == "read" else ""
-        error = SampleKilledWorker(
-            f"sample {index}{shard} (position {position} of epoch {task.epoch}) {deaths}. It may need more "
-            "memory than there is, or crash the library that reads it"
-        )
-        return BadRow(row, index, position, error)
+    def _was_at_work(self, task: Task) -> bool:
+        """Whether a careful task had begun when its worker ended: a row is marked, or its kind marks none."""
+        job = self.jobs.get(task.job)
+        if job is None or not task.careful:
+            return False
+        if not marks_rows(job, task):
+            return True
+        return bool((index_view(job.arena.slots[task.slot].segment.memory, task.rows) < 0).any())
 
     def _unmark(self, task: Task) -> tuple[Any, Any]:
         """Undo the marks of a careful task; returns the indices of its rows and which of them were marked."""
@@ -490,8 +487,3 @@ class ProcessCrew(Crew):
             self._shipments.clear()
         if self._mailbox is not None:
             self._mailbox.close()
-
-
-def _rows(task: Task) -> str:
-    """The rows of a task, for messages."""
-    return f"rows {task.low} to {task.high - 1} of step {task.first_step}" if task.kind == "fill" else "samples"
