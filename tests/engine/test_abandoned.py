@@ -104,7 +104,8 @@ def test_slots_stay_few_with_the_garbage_collector_off(mode):
             finally:
                 gc.enable()
             assert loader.stats().copied_out == 0
-        assert max(slots[10:]) <= max(slots[:10]) + 1
+        # An epoch left midway may for a moment hold its slots beside those of the next; a leak lifts the floor.
+        assert min(slots[15:]) <= max(slots[:5]) + 1
         assert max(slots) < 24
 
 
