@@ -96,7 +96,7 @@ def test_slots_stay_few_with_the_garbage_collector_off(mode):
             gc.disable()
             try:
                 slots = []
-                for _ in range(20):
+                for _ in range(80):
                     for step, _ in enumerate(loader):
                         if step == 2 and len(slots) % 2:
                             break
@@ -104,8 +104,8 @@ def test_slots_stay_few_with_the_garbage_collector_off(mode):
             finally:
                 gc.enable()
             assert loader.stats().copied_out == 0
-        # An epoch left midway may for a moment hold its slots beside those of the next; a leak lifts the floor.
-        assert min(slots[15:]) <= max(slots[:5]) + 1
+        # An epoch left midway may for a moment hold its slots beside those of the next, and slots once made are
+        # kept; but one lost in each of the 40 epochs left midway would show.
         assert max(slots) < 24
 
 
